@@ -1,0 +1,27 @@
+# Debian packages, all of them; `make setup` installs them by name.
+find_package(Threads REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+
+# The client lives beside other copies of common libraries in one process: it takes OpenSSL as a static archive (design section 5).
+set(OPENSSL_USE_STATIC_LIBS ON)
+find_package(OpenSSL REQUIRED)
+
+find_path(ASIO_INCLUDE asio.hpp REQUIRED)
+add_library(asio INTERFACE)
+target_include_directories(asio SYSTEM INTERFACE ${ASIO_INCLUDE})
+target_compile_definitions(asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED)
+target_link_libraries(asio INTERFACE Threads::Threads)
+
+find_path(ISAL_INCLUDE isa-l/igzip_lib.h REQUIRED)
+find_library(ISAL_LIBRARY NAMES libisal.a isal REQUIRED)
+add_library(ISAL::isal UNKNOWN IMPORTED)
+set_target_properties(ISAL::isal PROPERTIES IMPORTED_LOCATION ${ISAL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${ISAL_INCLUDE})
+
+if(PENSTOCK_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  enable_testing()
+endif()

@@ -1,0 +1,133 @@
+// What a C++ trainer includes: connect, register a plan, read batches.
+//
+//   auto client = Client::Connect({.service = "penstock://127.0.0.1:5050"});
+//   auto reader = (*client)->Distribute(plan, {.job_name = "train"});
+//   for (;;) {
+//     auto batch = (*reader)->Next();
+//     if (!batch.ok()) …;                 // what happened, and what to do
+//     if (!batch->has_value()) break;     // the epoch has ended
+//     Use(**batch);
+//   }
+//
+// Threads: a Client and its Readers share one I/O thread; the methods of one Reader are called by one thread at a time. A Batch may be used
+// and destroyed on any thread, also after its Reader and Client are gone.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "penstock/ids.h"
+#include "penstock/layout.h"
+#include "penstock/plan.h"
+#include "penstock/spec.h"
+#include "penstock/status.h"
+
+namespace penstock {
+
+struct ConnectOptions {
+  std::string service;                   // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
+  std::string token;                     // "" where the service has none
+  std::chrono::milliseconds timeout{30'000};  // for the service to be there and say hello
+  bool shared_memory = true;             // false: blocks come over the socket even on one host
+};
+
+struct ReadOptions {
+  std::string job_name;                  // "": anonymous and unique
+  Mode mode = Mode::kShared;
+  uint64_t seed = 0;
+  uint32_t epochs = 1;                   // 0: unbounded, one epoch a StartEpoch()
+  Even even = Even::kAuto;
+  std::optional<uint32_t> index;         // with `consumers`: which of them this is
+  uint32_t consumers = 0;                // 0: not declared
+  uint64_t memory = 256ULL << 20;        // of blocks held by this reader
+  std::chrono::milliseconds stall_timeout{600'000};  // Next() gives up with Stalled, saying what it waits for
+};
+
+// The rows of one leaf in a batch. Buffers as in the block: offsets (int64, from 0) of each ragged level, then values.
+struct ColumnData {
+  std::vector<std::span<const std::byte>> buffers;
+  std::span<const std::byte> values() const { return buffers.back(); }
+};
+
+// Which rows of which lane a batch is made of.
+struct Piece {
+  LaneKey lane;
+  Cursor first;
+  Cursor end;  // after the last
+  uint64_t rows = 0;
+};
+
+// What the loop receives. Copies share the memory; the last one gives it back to the worker.
+class Batch {
+ public:
+  uint64_t rows() const { return rows_; }
+  const Spec& spec() const { return *spec_; }  // of a row
+  const ColumnData& column(size_t i) const { return columns_[i]; }
+  size_t column_count() const { return columns_.size(); }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  // Keeps the memory of all columns alive; bindings tie tensors to it. Thread-safe to drop.
+  const std::shared_ptr<const void>& hold() const { return hold_; }
+
+  // Batches are made by readers.
+  Batch(uint64_t rows, std::shared_ptr<const Spec> spec, std::vector<ColumnData> columns, std::vector<Piece> pieces, std::shared_ptr<const void> hold)
+      : rows_(rows), spec_(std::move(spec)), columns_(std::move(columns)), pieces_(std::move(pieces)), hold_(std::move(hold)) {}
+
+ private:
+  uint64_t rows_;
+  std::shared_ptr<const Spec> spec_;
+  std::vector<ColumnData> columns_;
+  std::vector<Piece> pieces_;
+  std::shared_ptr<const void> hold_;
+};
+
+struct ReaderStats {
+  uint64_t rows = 0;
+  uint64_t batches = 0;
+  uint64_t bytes = 0;
+  std::chrono::nanoseconds waited{0};    // in Next(), for data
+  uint64_t lanes_done = 0;
+  uint64_t reopened = 0;                 // lanes that moved to another worker
+  uint64_t dropped_rows = 0;             // by rule: drop_remainder
+  uint64_t bytes_held = 0;
+  std::string waiting_for;               // in words; "" when data is ready
+};
+
+class Reader {
+ public:
+  virtual ~Reader() = default;  // closes
+
+  // The next batch of this epoch; nullopt at its end, which stays until StartEpoch. Where the plan does not batch (layout().batch == 0), a
+  // batch is a run of one or more rows that the caller hands out one by one. Waits at most `wait`: then Deadline, and nothing is lost.
+  virtual Result<std::optional<Batch>> Next(std::chrono::milliseconds wait = std::chrono::milliseconds::max()) = 0;
+  // Goes on to the next epoch (the first is started by itself). False: the job has no more. Gives back lanes of an epoch left early.
+  virtual Result<bool> StartEpoch() = 0;
+
+  virtual const Layout& layout() const = 0;
+  virtual const std::string& job_name() const = 0;
+  virtual Epoch epoch() const = 0;
+  virtual ReaderStats stats() const = 0;  // any thread
+  virtual void Close() = 0;               // leaves the job; idempotent
+};
+
+// A connection to a service, by way of its dispatcher.
+class Client {
+ public:
+  virtual ~Client() = default;
+  static Result<std::shared_ptr<Client>> Connect(ConnectOptions options);
+
+  virtual Result<std::string> Register(const Plan& plan) = 0;           // the dataset's id; idempotent
+  virtual Result<Plan> GetDataset(const std::string& dataset_id) = 0;
+  virtual Result<std::unique_ptr<Reader>> Distribute(const Plan& plan, ReadOptions options) = 0;  // registers and joins
+  virtual Result<std::unique_ptr<Reader>> Join(const std::string& dataset_id, ReadOptions options) = 0;
+};
+
+// The same plan in this process, without a service: same rows, same batches, lane after lane.
+Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options);
+
+}  // namespace penstock

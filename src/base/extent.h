@@ -1,0 +1,75 @@
+// Memory for blocks. An Extent is a piece of memory with an owner to whom it goes back when the last holder lets go, on any thread.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "penstock/status.h"
+
+namespace penstock {
+
+// Moves; gives the memory back when destroyed. 64-byte aligned.
+class Extent {
+ public:
+  // Takes the memory back. Called once an extent, on the thread that let go, without locks of the caller held.
+  class Home {
+   public:
+    virtual ~Home() = default;
+    virtual void Return(std::span<std::byte> bytes, uint64_t tag) noexcept = 0;
+  };
+
+  Extent() = default;
+  Extent(std::span<std::byte> bytes, uint64_t tag, std::shared_ptr<Home> home) : bytes_(bytes), tag_(tag), home_(std::move(home)) {}
+  Extent(Extent&& other) noexcept { *this = std::move(other); }
+  Extent& operator=(Extent&& other) noexcept {
+    if (this != &other) {
+      Reset();
+      bytes_ = std::exchange(other.bytes_, {});
+      tag_ = other.tag_;
+      home_ = std::move(other.home_);
+    }
+    return *this;
+  }
+  ~Extent() { Reset(); }
+
+  std::span<std::byte> bytes() const { return bytes_; }
+  size_t size() const { return bytes_.size(); }
+  // Where it lies, for its home: segment << 40 | offset / 64 in shared memory; 0 on the heap.
+  uint64_t tag() const { return tag_; }
+  bool empty() const { return bytes_.data() == nullptr; }
+  void Reset() noexcept {
+    if (home_ != nullptr) home_->Return(bytes_, tag_);
+    home_.reset();
+    bytes_ = {};
+  }
+
+ private:
+  std::span<std::byte> bytes_;
+  uint64_t tag_ = 0;
+  std::shared_ptr<Home> home_;
+};
+
+// Where a lane gets memory for its blocks. Waiting is the answer to a full budget: Busy means ask again when told; TooLarge means never.
+class ExtentAllocator {
+ public:
+  virtual ~ExtentAllocator() = default;
+  virtual Result<Extent> Allocate(uint64_t bytes) = 0;
+};
+
+// Plain aligned memory without a budget: for `inline`, tools and tests. Counts what is out.
+class HeapExtents final : public ExtentAllocator {
+ public:
+  HeapExtents();
+  Result<Extent> Allocate(uint64_t bytes) override;
+  uint64_t bytes_out() const;
+
+ private:
+  class Heap;
+  std::shared_ptr<Heap> heap_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,306 @@
+// What dispatcher, workers and consumers say to each other, as plain values with typed ids: the language of the pure cores.
+// schema/wire.fbs is the same on the wire; codec.h translates, and is the only place that sees FlatBuffers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "penstock/ids.h"
+#include "penstock/layout.h"
+#include "penstock/status.h"
+
+namespace penstock::msg {
+
+// [from, to) of a lane's rows; to = kLaneEnd is "to the end".
+struct Range {
+  LaneKey lane;
+  Cursor from;
+  Seq to = kLaneEnd;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// Where a worker can be reached. `unix_socket` is abstract and good only where boot id and network namespace are the same.
+struct WorkerInfo {
+  WorkerId worker{};
+  std::string address;  // host:port
+  std::string unix_socket;
+  std::string boot_id;
+  uint64_t netns = 0;
+  bool draining = false;
+  friend bool operator==(const WorkerInfo&, const WorkerInfo&) = default;
+};
+
+// ---- session
+struct Hello {
+  uint16_t min_version = 0;
+  uint16_t max_version = 0;
+  std::string token;
+  std::string role;  // "consumer" | "worker" | "cli"
+  std::string name;  // host:pid, for people
+  std::string boot_id;
+  uint64_t netns = 0;
+  uint32_t uid = 0;
+  uint32_t pid = 0;
+  bool shm = false;  // would take blocks as shared memory
+};
+struct HelloReply {
+  uint16_t version = 0;
+  std::string cluster;  // the dispatcher's cluster id; "" from a worker
+  Term term{};
+  bool shm = false;  // blocks will come as shared memory
+  Status error;
+};
+struct Failed {  // the reply to a request that failed
+  Status error;
+};
+struct Done {};  // the reply to a request that has nothing to say
+
+// ---- datasets
+struct Register {
+  std::string plan;  // SerializePlan
+};
+struct Registered {
+  std::string dataset;
+};
+struct GetDataset {
+  std::string dataset;
+};
+struct DatasetReply {
+  std::string dataset;
+  std::string plan;
+};
+
+// ---- consumers and the dispatcher
+struct Join {
+  std::string dataset;
+  std::string job_name;  // "": anonymous and unique
+  Mode mode = Mode::kShared;
+  uint64_t seed = 0;
+  uint32_t epochs = 1;  // 0: unbounded
+  Even even = Even::kAuto;
+  uint32_t index = 0;
+  uint32_t consumers = 0;    // 0: not declared; then index is not used
+  uint64_t incarnation = 0;  // random, of this reader: a repeated join is the same one
+  std::string name;
+};
+struct Joined {
+  JobId job{};
+  ConsumerId consumer{};
+  Generation generation{};
+  Epoch epoch{};  // the epoch to begin with
+  uint32_t epochs = 1;
+  Mode mode = Mode::kShared;
+  uint32_t lease_ms = 0;  // the consumer's own, shorter lease
+  Layout layout;
+  std::string manifest_hash;
+  std::vector<WorkerInfo> workers;
+  std::string job_name;
+};
+
+// A grant as the dispatcher knows it. `worker` is set only where the lane is bound to one (replicated).
+struct Grant {
+  Range range;
+  Fence fence{};
+  WorkerId worker{};
+  friend bool operator==(const Grant&, const Grant&) = default;
+};
+// What a consumer holds of a grant. A grant is named by (lane, grant_from, fence).
+struct Hold {
+  LaneKey lane;
+  Seq grant_from = 0;
+  Fence fence{};
+  Cursor asked;  // all before was delivered, and the loop came back for more
+  bool open = false;
+  uint64_t ready_rows = 0;
+};
+// A grant that is over: delivered up to `upto`. `ended`: the lane has no row at or after `upto`.
+// upto before the grant's end and not ended: the rest is given back.
+struct Finish {
+  LaneKey lane;
+  Seq grant_from = 0;
+  Fence fence{};
+  Cursor upto;
+  bool ended = false;
+};
+
+// Declarative: all that the consumer holds and all that was not acknowledged yet. Lost, repeated and late ones are harmless.
+struct Beat {
+  JobId job{};
+  ConsumerId consumer{};
+  Generation generation{};
+  uint64_t serial = 0;  // rises; an older one than seen is ignored
+  Epoch epoch{};        // the epoch it is reading
+  std::vector<Hold> holds;
+  std::vector<Finish> finished;
+  uint32_t want = 0;       // how many grants more it would take
+  bool idle = false;       // all it holds are tails: may be told END
+  uint64_t tail_rows = 0;  // rows of ended lanes that wait to be joined; their grants are still in holds
+  uint64_t rows = 0;       // since it joined, for status
+  uint64_t bytes = 0;
+  uint64_t wait_ns = 0;
+};
+struct BeatReply {
+  uint64_t serial = 0;  // of the beat it answers
+  Generation generation{};
+  uint32_t lease_ms = 0;
+  std::vector<Grant> grants;   // all grants of this consumer: what is not here is not its own any more
+  std::vector<Grant> revoke;   // give these back: answer with a Finish at the received mark
+  Epoch epoch{};
+  bool end = false;         // END of `epoch` for this consumer; tails it still holds are its to deliver as the short batch
+  bool epoch_done = false;  // all lanes of `epoch` were delivered
+  std::vector<WorkerInfo> workers;
+  std::string waiting_for;  // why there is no grant, in words
+};
+struct Leave {
+  JobId job{};
+  ConsumerId consumer{};
+  std::vector<Hold> holds;
+  std::vector<Finish> finished;
+};
+
+// ---- workers and the dispatcher
+struct WorkerHello {
+  std::string address;
+  std::string unix_socket;
+  std::string boot_id;
+  uint64_t netns = 0;
+  uint64_t incarnation = 0;
+  uint64_t memory = 0;
+  uint32_t cpus = 0;
+  std::string name;
+  uint32_t pid = 0;
+};
+struct WorkerWelcome {
+  WorkerId worker{};
+  uint32_t lease_ms = 0;
+};
+struct WorkerBeat {
+  WorkerId worker{};
+  bool draining = false;
+  uint32_t lanes = 0;
+  uint64_t used = 0;
+  uint64_t budget = 0;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+  uint64_t rss = 0;
+  uint64_t cpu_ns = 0;
+};
+struct WorkerBeatReply {
+  bool known = true;  // false: say WorkerHello again
+  bool drain = false;
+  std::vector<JobId> finished_jobs;  // forget these
+};
+struct ListInputs {  // the dispatcher asks a worker
+  JobId job{};
+  std::string plan;
+  uint64_t seed = 0;
+};
+struct Inputs {
+  JobId job{};
+  std::string manifest;
+  std::string manifest_hash;
+  Layout layout;
+};
+struct GetJob {  // a worker asks the dispatcher
+  JobId job{};
+};
+struct JobReply {
+  JobId job{};
+  std::string dataset;
+  std::string plan;
+  std::string manifest;
+  uint64_t seed = 0;
+  Mode mode = Mode::kShared;
+  Generation generation{};
+};
+
+// ---- lanes: client and worker. The frame's stream number names the open lane on its session.
+struct Open {
+  JobId job{};
+  Generation generation{};
+  Range range;
+  Fence fence{};
+  ConsumerId consumer{};
+  uint64_t credit = 0;  // bytes
+  bool urgent = false;  // the loop waits for it
+};
+struct Credit {
+  uint64_t bytes = 0;
+  std::vector<uint64_t> freed;  // extents that may be reused: segment << 40 | offset / 64
+};
+struct CloseLane {};
+struct LaneEnded {
+  Cursor end;               // all of the range was sent
+  bool lane_ended = false;  // the lane itself has no row at or after `end`
+};
+struct LaneFailed {
+  Status error;
+};
+struct Refused {  // the open: Busy, draining, unknown job
+  Status error;
+};
+struct SegmentMade {  // its descriptor comes beside this frame
+  uint32_t segment = 0;
+  uint64_t bytes = 0;
+};
+struct SegmentGone {
+  uint32_t segment = 0;
+};
+struct Draining {};  // go elsewhere soon
+
+// ---- people
+struct StatusAsk {};
+struct StatusJob {
+  std::string name;
+  JobId job{};
+  std::string dataset;
+  Mode mode = Mode::kShared;
+  Epoch epoch{};
+  uint32_t lanes = 0;
+  uint32_t lanes_done = 0;
+  uint32_t lanes_open = 0;
+  uint32_t consumers = 0;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+  uint64_t wait_ns = 0;
+  std::string state;
+  uint64_t redelivered = 0;
+  uint64_t age_ms = 0;
+};
+struct StatusWorker {
+  WorkerId worker{};
+  std::string address;
+  std::string name;
+  uint32_t pid = 0;
+  bool draining = false;
+  uint32_t lanes = 0;
+  uint64_t used = 0;
+  uint64_t budget = 0;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+  uint64_t rss = 0;
+  uint64_t cpu_ns = 0;
+  uint64_t silent_ms = 0;
+  std::string state;
+};
+struct StatusReply {
+  std::string cluster;
+  Term term{};
+  std::string version;
+  std::vector<StatusJob> jobs;
+  std::vector<StatusWorker> workers;
+};
+
+}  // namespace penstock::msg
+
+namespace penstock {
+
+using Message = std::variant<msg::Hello, msg::HelloReply, msg::Failed, msg::Done, msg::Register, msg::Registered, msg::GetDataset, msg::DatasetReply,
+                             msg::Join, msg::Joined, msg::Beat, msg::BeatReply, msg::Leave, msg::WorkerHello, msg::WorkerWelcome, msg::WorkerBeat,
+                             msg::WorkerBeatReply, msg::ListInputs, msg::Inputs, msg::GetJob, msg::JobReply, msg::Open, msg::Credit, msg::CloseLane,
+                             msg::LaneEnded, msg::LaneFailed, msg::Refused, msg::SegmentMade, msg::SegmentGone, msg::Draining, msg::StatusAsk,
+                             msg::StatusReply>;
+
+}  // namespace penstock

@@ -1,0 +1,69 @@
+// One connection to a peer, after hello: frames in, frames out. TCP or Unix socket, with blocks beside the frames where both share a host.
+//
+// Everything here runs on the io_context's one thread (engine.md 4); nothing locks. Handlers are called on that thread, never from inside a
+// call of Send. A session pings each second; a peer that breaks off or is silent for three is closed with the reason.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/constants.h"
+#include "base/extent.h"
+#include "penstock/status.h"
+#include "wire/messages.h"
+
+namespace penstock {
+
+enum class SessionId : uint64_t {};   // unique in this process
+enum class RequestId : uint64_t {};   // 0: not a request
+enum class StreamId : uint32_t {};    // an open lane on one session; 0: the session itself
+
+class Session;
+
+// Who acts on what a peer says.
+class SessionHandler {
+ public:
+  virtual ~SessionHandler() = default;
+  // request != 0: the peer waits for Reply(request, …).
+  virtual void OnMessage(Session& session, StreamId stream, RequestId request, Message message) = 0;
+  // Memory for a block that comes over the socket. An error closes the session: the peer sent more than its credit.
+  virtual Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) = 0;
+  // A whole block, over the socket or in shared memory. Unchecked: CheckBlock comes next.
+  virtual void OnBlock(Session& session, StreamId stream, Extent block) = 0;
+  // The last call for this session.
+  virtual void OnClosed(Session& session, const Status& why) = 0;
+};
+
+// A handler for peers that never send blocks (the dispatcher's side, the CLI).
+class ControlHandler : public SessionHandler {
+ public:
+  Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) override;
+  void OnBlock(Session& session, StreamId stream, Extent block) override;
+};
+
+class Session {
+ public:
+  using Answer = std::function<void(Result<Message>)>;  // a Failed reply arrives as its Status
+  virtual ~Session() = default;
+
+  virtual SessionId id() const = 0;
+  virtual const msg::Hello& peer_hello() const = 0;        // on the accepting side
+  virtual const msg::HelloReply& hello_reply() const = 0;  // on the connecting side
+  virtual bool shares_memory() const = 0;
+  virtual const std::string& peer() const = 0;             // address, for logs
+
+  virtual void Send(StreamId stream, Message message) = 0;
+  // Calls `answer` exactly once: the reply, Deadline, or why the session closed.
+  virtual void Request(Message message, Duration deadline, Answer answer) = 0;
+  virtual void Reply(RequestId request, Message message) = 0;
+  // Sends the block, or lends it where memory is shared. The extent goes home when it was written, or when the peer let go of it. If the
+  // session ends while it is on loan, its segment is retired, never reused.
+  virtual void SendBlock(StreamId stream, Extent block) = 0;
+  virtual uint64_t unsent_bytes() const = 0;  // accepted and not written yet
+  virtual void Close(Status why) = 0;         // OnClosed follows
+};
+
+}  // namespace penstock
