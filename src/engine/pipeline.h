@@ -38,8 +38,10 @@ class LaneRun {
  public:
   virtual ~LaneRun() = default;
   // Works until a block is complete (never longer than a few milliseconds of rows beyond that), or there is a reason to stop. After Blocked it
-  // may be called again; after LaneOver or an error it may not. Pool thread.
+  // may be called again; after an error or the lane's end it may not. Pool thread.
   virtual StepResult Step() = 0;
+  // After LaneOver that did not end the lane: goes on up to `to` as if it had been asked for that at first.
+  virtual void Extend(Seq to) = 0;
   // Bytes held beyond blocks: shuffle buffers, inflate windows, rows on their way into a block.
   virtual uint64_t state_bytes() const = 0;
   // Where it is, in words, for a stalled loop: "read /data/a.gz at 4096".
