@@ -1,7 +1,8 @@
 // One connection to a peer, after hello: frames in, frames out. TCP or Unix socket, with blocks beside the frames where both share a host.
 //
 // Everything here runs on the io_context's one thread (engine.md 4); nothing locks. Handlers are called on that thread, never from inside a
-// call of Send. A session pings each second; a peer that breaks off or is silent for three is closed with the reason.
+// call of Send, Request, Reply or Close. A session pings each second; a peer that breaks off or is silent for three is closed with the reason.
+// A session lives until its OnClosed has returned, and as long as somebody holds it; after that what it is given to send is dropped.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ class SessionHandler {
   virtual ~SessionHandler() = default;
   // request != 0: the peer waits for Reply(request, …).
   virtual void OnMessage(Session& session, StreamId stream, RequestId request, Message message) = 0;
-  // Memory for a block that comes over the socket. An error closes the session: the peer sent more than its credit.
+  // Memory for a block that comes over the socket: at least `bytes`. An error closes the session: the peer sent more than its credit.
   virtual Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) = 0;
   // A whole block, over the socket or in shared memory. Unchecked: CheckBlock comes next.
   virtual void OnBlock(Session& session, StreamId stream, Extent block) = 0;
