@@ -1,0 +1,62 @@
+# The verbs of working here. Each does the set-up that it needs.
+CACHE := $(or $(PENSTOCK_CACHE),$(HOME)/.cache/penstock)
+JOBS ?= $(shell nproc)
+SECONDS ?= 60
+SEEDS ?= 200
+FROM ?= 1
+
+export CCACHE_DIR := $(CACHE)/ccache
+# Two clones compile the same thing once.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
+PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-clang build demo test test-cpp test-python lint tsan fuzz sim bench
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Debian packages and .venv: what is missing, nothing else
+	@scripts/setup.sh
+
+setup-clang:
+	@scripts/setup.sh clang
+
+build: setup ## the penstock executable and the Python package, in python/penstock
+	@cmake --preset release >/dev/null
+	@ninja -C build/release -j $(JOBS) --quiet
+	@cmake --install build/release --prefix python --component python >/dev/null
+
+demo: build ## two processes read what three workers prepare; one worker is killed
+	@$(PYTHON_HERE) -m penstock.demo
+
+test: test-cpp test-python ## what CI runs
+
+test-cpp: setup ## the C++ tests, with ASan and UBSan
+	@cmake --preset dev >/dev/null
+	@ninja -C build/dev -j $(JOBS) --quiet
+	@ctest --test-dir build/dev -j $(JOBS) --output-on-failure --no-tests=error
+
+test-python: build ## the Python tests, with real processes
+	@$(PYTHON_HERE) -m pytest
+
+lint: setup-clang ## clang-format, ruff, mypy; clang-tidy on what changed
+	@scripts/lint.sh
+
+tsan: setup ## the C++ tests, with ThreadSanitizer
+	@cmake --preset tsan >/dev/null
+	@ninja -C build/tsan -j $(JOBS) --quiet
+	@ctest --test-dir build/tsan -j $(JOBS) --output-on-failure --no-tests=error
+
+fuzz: setup-clang ## every fuzz target for SECONDS=60
+	@scripts/fuzz.sh $(SECONDS)
+
+sim: setup ## the simulator: SEEDS=200 runs, FROM=1
+	@cmake --preset release >/dev/null
+	@ninja -C build/release -j $(JOBS) --quiet penstock-sim
+	@build/release/bin/penstock-sim --seeds $(SEEDS) --from $(FROM)
+
+bench: build ## measured figures of this machine
+	@scripts/bench.sh
