@@ -1,0 +1,61 @@
+// What a worker decides: which lanes it takes, which of them works next and with how much memory, what is sent to whom. Pure: no I/O, threads
+// or clocks; an event goes in, actions come out (engine.md 3 and 4).
+//
+// Memory. Each open lane holds a reserve of one block (the larger of the target and the largest that its job was seen to need) and its
+// operators' state; a lane may always use its reserve, so what is waited for always moves. What is not reserved is read ahead, in the order
+// asked, with a cap a job, and only for consumers that were seen to read. An open that does not fit is Refused with Busy; if its consumer has
+// no other lane here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and are opened again later.
+//
+// Sending. A block goes out if the lane's credit covers it, or if credit is left and nothing of the lane is out: then it may be larger.
+//
+// Ranges. The run of a lane that reached the end of a range is parked, and goes on with the open whose cursor it stands at. An open that a run
+// of its lane has yet to reach waits for it, and gets a run of its own when that one has not moved for half a second.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/constants.h"
+#include "worker/events.h"
+
+namespace penstock::worker {
+
+struct CoreOptions {
+  uint64_t memory = 0;            // the budget, in bytes
+  msg::WorkerHello hello;         // who this worker is
+  Duration drain_timeout = std::chrono::seconds(30);
+  uint64_t block_target = kBlockTarget;
+  Duration range_patience = std::chrono::milliseconds(500);  // for a run to reach the range that is asked for
+  Duration room_patience = std::chrono::seconds(1);          // for lanes to give way
+  Duration park_for = std::chrono::seconds(5);
+};
+
+struct CoreStats {
+  uint32_t lanes = 0;       // open
+  uint32_t tasks = 0;       // runs, parked ones included
+  uint64_t blocks_out = 0;  // handles not released or freed yet
+  uint64_t used = 0;        // bytes of blocks and state
+  uint64_t committed = 0;   // used, or reserved and not used: at most the budget
+  uint64_t rows = 0;        // sent since the start
+  uint64_t bytes = 0;
+  bool draining = false;
+};
+
+class WorkerCore {
+ public:
+  explicit WorkerCore(CoreOptions options);
+  ~WorkerCore();
+
+  // `out` is appended to; the caller empties it between calls.
+  void On(TimePoint now, const Event& event, Actions& out);
+
+  CoreStats stats() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace penstock::worker
