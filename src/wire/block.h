@@ -22,6 +22,7 @@ namespace penstock {
 inline constexpr uint32_t kBlockMagic = 0x4B4C4250;  // "PBLK"
 inline constexpr size_t kBlockAlign = 64;
 inline constexpr uint32_t kHasCursors = 1;
+inline constexpr uint64_t kMaxBlockRows = uint64_t{1} << 32;  // rows may be empty: their number needs a cap of its own
 
 struct BlockHeader {
   uint32_t magic = kBlockMagic;
@@ -88,7 +89,8 @@ struct BlockPlan {
   std::vector<BufferPlace> places;  // cursors first where there are any
 };
 BlockPlan PlanBlock(uint64_t rows, Cursor first, Cursor end, bool has_cursors, std::span<const uint64_t> buffer_lengths);
-// Writes header and places at the start of `out` (at least total_bytes, 64-byte aligned); the buffers are the caller's to fill.
+// Writes header and places at the start of `out` (at least total_bytes, 64-byte aligned) and zeros between the buffers, so that equal rows are
+// equal bytes; the buffers are the caller's to fill.
 void WriteBlockHead(const BlockPlan& plan, std::span<std::byte> out);
 
 }  // namespace penstock
