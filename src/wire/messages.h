@@ -226,7 +226,7 @@ struct Open {
   uint64_t credit = 0;  // bytes
   bool urgent = false;  // the loop waits for it
 };
-struct Credit {
+struct Credit {  // a worker sends while any is left, so the last block may overshoot: then it owes, and a lane always moves
   uint64_t bytes = 0;
   std::vector<uint64_t> freed;  // extents that may be reused: segment << 40 | offset / 64
 };

@@ -1,0 +1,287 @@
+// One consumer of a job as a state machine: no I/O, no threads, no clock (design section 5). reader.cc runs it on real sessions, src/sim under
+// a seeded scheduler.
+//
+// It joins, beats, keeps some granted lanes open on workers and a few grants spare, moves lanes between workers at their cursors, and tells
+// the shelf (shelf.h) what to deliver. What was delivered it learns from the shelf's progress. Blocks are handles here: a block is let go of
+// by Release alone, and its bytes count until Freed says that the memory is gone (the loop may hold a batch longer).
+//
+// Credit: a worker may send while any credit is left, so the last block may overshoot; the debt is worked off first. So a lane always moves.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "client/credit.h"
+#include "client/shelf.h"
+#include "client/workers.h"
+#include "penstock/ids.h"
+#include "penstock/status.h"
+#include "wire/messages.h"
+
+namespace penstock {
+
+enum class LaneStream : uint32_t {};  // one opening of a lane on a worker, unique in its reader, never used again
+
+// ---- what happens
+namespace event {
+struct DispatcherUp {};
+struct DispatcherDown {
+  Status why;
+};
+// msg::Joined, msg::BeatReply and msg::Failed are events as they are.
+struct WorkerUp {
+  WorkerId worker{};
+};
+struct WorkerDown {  // broken, closed, or could not be reached
+  WorkerId worker{};
+  Status why;
+};
+struct WorkerDraining {
+  WorkerId worker{};
+};
+struct LaneSays {
+  LaneStream stream{};
+  std::variant<msg::LaneEnded, msg::LaneFailed, msg::Refused> what;
+};
+struct BlockArrived {  // checked against the spec
+  LaneStream stream{};
+  ShelfBlock block;
+};
+struct Freed {
+  Handle handle{};
+};
+// `Progress` of the shelf is an event as it is.
+struct StartEpoch {  // after Shelf::BeginEpoch
+  Epoch epoch{};
+};
+struct Close {};  // after Shelf::Close and its progress
+struct Timer {};
+}  // namespace event
+
+using ClientEvent = std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp, event::WorkerDown,
+                                 event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, Progress, event::StartEpoch, event::Close,
+                                 event::Timer>;
+
+// ---- what to do, in this order
+namespace action {
+struct SendDispatcher {  // Join, Beat or Leave
+  Message message;
+};
+struct ConnectWorker {
+  msg::WorkerInfo worker;
+};
+struct CloseWorker {  // this reader has no more use for the session
+  WorkerId worker{};
+};
+struct SendWorker {  // Open, Credit or CloseLane
+  WorkerId worker{};
+  LaneStream stream{};
+  Message message;
+};
+struct JoinedJob {  // configure the shelf
+  msg::Joined joined;
+};
+struct ShelfAdd {
+  GrantName grant;
+  Cursor from;
+};
+struct ShelfOpen {
+  GrantName grant;
+  bool open = false;
+};
+struct ShelfPut {
+  GrantName grant;
+  ShelfBlock block;
+};
+struct ShelfEnd {
+  GrantName grant;
+  Cursor end;
+};
+struct ShelfRemove {
+  GrantName grant;
+};
+struct ShelfLease {
+  TimePoint until;
+};
+struct ShelfEndEpoch {
+  Epoch epoch{};
+};
+struct Fail {  // the reader: through the shelf, after what is ready
+  Status status;
+};
+struct Release {  // the handle: never named again
+  Handle handle{};
+};
+struct SetTimer {  // one timer; a later one replaces it
+  TimePoint at;
+};
+}  // namespace action
+
+using ClientAction = std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd,
+                                  action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfRemove, action::ShelfLease, action::ShelfEndEpoch,
+                                  action::Fail, action::Release, action::SetTimer>;
+
+struct ClientActions {
+  std::vector<ClientAction> list;
+};
+
+// Does what an action asks of the shelf; false: the action is not for it.
+bool ApplyToShelf(const ClientAction& action, Shelf& shelf);
+
+struct ClientCoreOptions {
+  msg::Join join;
+  uint64_t memory = 256ULL << 20;  // of blocks: held and on their way
+};
+
+struct ClientCounts {
+  uint64_t lanes_done = 0;
+  uint64_t reopened = 0;    // lanes that moved to another worker
+  uint64_t held_bytes = 0;  // of blocks that are not freed
+};
+
+class ClientCore {
+ public:
+  explicit ClientCore(ClientCoreOptions options);
+
+  // Appends to `out` what has to be done.
+  void On(TimePoint now, const ClientEvent& event, ClientActions& out);
+
+  const ClientCounts& counts() const { return counts_; }
+  Epoch epoch() const { return epoch_; }
+  // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.
+  std::string WaitingFor() const;
+
+ private:
+  enum class LaneState : uint8_t { kSpare, kConnecting, kOpen, kBackoff, kEnded };
+  struct Lane {
+    Seq to = kLaneEnd;
+    WorkerId pinned{};     // replicated: the one worker that may serve it
+    LaneState state = LaneState::kSpare;
+    WorkerId worker{};     // kConnecting, kOpen
+    LaneStream stream{};   // kOpen
+    Cursor arrived;        // rows before it are on the shelf or delivered
+    Mark mark;
+    LaneCredit credit;
+    bool lane_ended = false;
+    bool opened_before = false;
+    bool dropped = false;          // the dispatcher does not list it any more
+    std::set<WorkerId> tried;      // refused or failed, until the backoff clears them
+    TimePoint retry_at{};
+    uint32_t attempts = 0;
+    Status last_error;
+    Status permanent;              // one worker's word; another's makes it true
+  };
+  struct BlockOut {
+    GrantName grant;
+    uint64_t bytes = 0;
+  };
+  struct FinishOut {
+    msg::Finish finish;
+    uint64_t carried = 0;  // serial of the first beat that said so; 0: none yet
+  };
+  // What a beat says that is worth saying at once.
+  struct News {
+    uint32_t want = 0;
+    bool idle = false;
+    uint64_t tail_rows = 0;
+    uint64_t finishes = 0;
+    Epoch epoch{};
+    friend bool operator==(const News&, const News&) = default;
+  };
+  using Lanes = std::map<GrantName, Lane>;
+
+  void Apply(const event::DispatcherUp&);
+  void Apply(const event::DispatcherDown& down);
+  void Apply(const msg::Joined& joined);
+  void Apply(const msg::BeatReply& reply);
+  void Apply(const msg::Failed& failed);
+  void Apply(const event::WorkerUp& up);
+  void Apply(const event::WorkerDown& down);
+  void Apply(const event::WorkerDraining& draining);
+  void Apply(const event::LaneSays& says);
+  void Apply(const event::BlockArrived& arrived);
+  void Apply(const event::Freed& freed);
+  void Apply(const Progress& progress);
+  void Apply(const event::StartEpoch& start);
+  void Apply(const event::Close&);
+  void Apply(const event::Timer&) {}
+
+  // core.cc: the dispatcher's side
+  void TakeGrants(const msg::BeatReply& reply);
+  void AcknowledgeFinishes(const msg::BeatReply& reply);
+  void AddGrant(const msg::Grant& grant);
+  void ApplyMark(const Mark& mark);
+  void Finish(const GrantName& grant, Cursor upto, bool ended);
+  News CurrentNews() const;
+  void JoinIfDue();
+  void BeatIfDue();
+  void SendBeat(const News& news);
+  void FailReader(Status status);
+  void SetTimerIfChanged();
+  TimePoint NextWake() const;
+  uint32_t OpenTarget() const;
+
+  // core_lanes.cc: the workers' side
+  void TakeWorkers(const std::vector<msg::WorkerInfo>& workers);
+  void OpenLanes();
+  void Place(Lanes::iterator lane);
+  void OpenOn(Lanes::iterator lane, WorkerId worker);
+  void CloseStream(Lanes::iterator lane, bool tell);
+  void Reopen(Lanes::iterator lane);
+  void LaneTrouble(Lanes::iterator lane, Status error);
+  void LaneOver(Lanes::iterator lane, const msg::LaneEnded& ended);
+  void MoveOff(WorkerId worker);
+  void FeedCredit(Lanes::iterator lane);
+  void FeedStarved();
+  uint64_t RoomFor(const Lane& lane) const;
+  Lanes::iterator ByStream(LaneStream stream);
+
+  template <class A>
+  void Do(A action) {
+    out_->list.emplace_back(std::move(action));
+  }
+
+  const ClientCoreOptions options_;
+  TimePoint now_{};
+  ClientActions* out_ = nullptr;  // during On
+
+  enum class Phase : uint8_t { kJoining, kReading, kFailed, kClosed } phase_ = Phase::kJoining;
+  bool dispatcher_up_ = false;
+  std::optional<TimePoint> join_sent_;
+  TimePoint join_at_{};
+  uint32_t join_attempts_ = 0;
+  std::string waiting_for_;
+
+  msg::Joined job_;
+  Epoch epoch_{};
+  bool epoch_ended_ = false;
+
+  uint64_t serial_ = 0;
+  uint64_t answered_ = 0;
+  std::map<uint64_t, TimePoint> sent_;  // beats whose answer would renew the lease
+  TimePoint lease_until_{};
+  TimePoint last_beat_{};
+  News said_;
+  uint64_t finishes_made_ = 0;
+
+  Lanes lanes_;
+  std::map<LaneStream, GrantName> streams_;
+  std::map<GrantName, FinishOut> finishes_;
+  std::map<GrantName, Cursor> gone_;  // not listed for a while: where to go on if they come back
+  std::map<Handle, BlockOut> blocks_;
+  WorkerBook workers_;
+  uint32_t last_stream_ = 0;
+  uint64_t largest_block_ = 0;
+  bool loop_waits_ = false;
+  std::optional<TimePoint> timer_;
+  ClientCounts counts_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,183 @@
+// The loop's side of a reader: blocks of lanes come in, batches go out (protocol.md 3, engine.md 4).
+//
+// The shelf decides which rows of which blocks form a batch. It knows blocks by handle only: batcher.h makes bytes of what it decides, and
+// the simulator drives this same class with handles alone. Lease, fence and marks are looked at and moved in Next(), under one mutex, at the
+// moment of delivery; the core learns of it later, coalesced, by TakeProgress().
+//
+// Threads: Next, BeginEpoch and WaitForNews on the loop's thread, all else on the core's. One mutex, never held across a call out of here.
+#pragma once
+
+#include <compare>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <variant>
+#include <vector>
+
+#include "base/clock.h"
+#include "penstock/ids.h"
+#include "penstock/layout.h"
+#include "penstock/status.h"
+#include "wire/block.h"
+
+namespace penstock {
+
+enum class Handle : uint64_t {};  // a block in this process: whoever made it up holds the bytes
+
+// What names a grant. A lane that comes back under another fence is another grant.
+struct GrantName {
+  LaneKey lane;
+  Seq from = 0;
+  Fence fence{};
+  friend auto operator<=>(const GrantName&, const GrantName&) = default;
+};
+
+struct ShelfBlock {
+  Handle handle{};
+  BlockInfo info;
+  std::vector<Cursor> cursors;  // of each row and the end; empty where row i is (first.seq + i, 0)
+};
+
+// Consecutive rows of one block, part of a batch.
+struct Slice {
+  GrantName grant;
+  Handle handle{};
+  uint64_t row = 0;
+  uint64_t rows = 0;
+  Cursor first;
+  Cursor end;  // after the last; where the lane goes on
+};
+
+// Where the loop is in a grant.
+struct Mark {
+  GrantName grant;
+  Cursor received;         // all before was handed to the loop…
+  Cursor asked;            // …and it came back for more
+  uint64_t left_rows = 0;  // on the shelf, not handed out
+  uint64_t ready_groups = 0;
+  bool done = false;       // ended, all delivered (or dropped by rule), and asked for more
+  bool removed = false;    // not on the shelf any more: the last mark of this grant
+};
+
+// What happened since the last look.
+struct Progress {
+  std::vector<Mark> marks;     // the newest of each grant that moved
+  std::vector<Handle> passed;  // no later batch has rows of these: they may be let go of
+  bool waiting = false;        // the loop waits for a batch now
+};
+
+struct ShelfTotals {
+  uint64_t rows = 0;
+  uint64_t batches = 0;
+  uint64_t dropped_rows = 0;  // by drop_remainder
+};
+
+class Shelf {
+ public:
+  struct Wait {
+    enum class For : uint8_t { kData, kLease } on = For::kData;
+    uint64_t seen = 0;  // for WaitForNews
+  };
+  struct EpochEnd {};
+  using Taken = std::variant<std::vector<Slice>, Wait, EpochEnd, Status>;
+
+  // `clock` outlives the shelf. `on_progress` is called when there is progress to take after none, without the mutex, on the loop's thread.
+  explicit Shelf(const Clock& clock, std::function<void()> on_progress = {});
+
+  // ---- the core's side
+  void Configure(const Layout& layout, Epoch epoch);
+  void Add(const GrantName& grant, Cursor from);
+  // Whether blocks are on their way. A batch of several lanes waits only for lanes that are open.
+  void SetOpen(const GrantName& grant, bool open);
+  // Rows below what was put before are skipped. A block of a grant that is not here is passed at once.
+  void Put(const GrantName& grant, ShelfBlock block);
+  // All rows up to `end` were put; what is left below a full group is the grant's tail.
+  void End(const GrantName& grant, Cursor end);
+  // Never delivered from again; its last mark says where it stood.
+  void Remove(const GrantName& grant);
+  void SetLease(TimePoint deliver_until);
+  // END: what is left is the short batch, or dropped by rule. Ignored for another epoch than the shelf's.
+  void EndEpoch(Epoch epoch);
+  // Reaches the loop when no batch is ready any more, and stays.
+  void Fail(Status status);
+  void Close();  // removes all grants; Next says Cancelled from now on
+  Progress TakeProgress();
+
+  // ---- the loop's side
+  // Never waits.
+  Taken Next();
+  // False: `until` passed without news since `seen`.
+  bool WaitForNews(uint64_t seen, TimePoint until);
+  // Leaves the epoch: grants of another one are removed (and given back by the core).
+  void BeginEpoch(Epoch epoch);
+
+  // ---- any thread
+  ShelfTotals totals() const;
+
+ private:
+  struct Entry {
+    ShelfBlock block;
+    uint64_t next_row = 0;
+  };
+  struct Lane {
+    std::deque<Entry> blocks;
+    Cursor shelved;   // put up to here
+    Cursor received;
+    Cursor asked;
+    std::optional<Cursor> end;
+    uint64_t left = 0;
+    bool open = false;
+  };
+  using Lanes = std::map<GrantName, Lane>;
+
+  Taken NextLocked();
+  void AskLocked();
+  std::vector<Slice> TryBatch();
+  std::vector<Slice> TryRun();
+  std::vector<Slice> TryGroups();
+  std::vector<Slice> TryTails();
+  std::vector<Slice> TakeLoose(uint64_t rows);
+  bool AllEnded() const;
+  void DropRest();
+  void TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& out);
+  void Settle(Lanes::iterator lane);
+  void RemoveLocked(Lanes::iterator lane);
+  Mark MarkOf(const GrantName& grant, const Lane& lane) const;
+  void News();
+  bool HasProgress() const;
+  void Touched(const GrantName& grant) { dirty_.insert(grant); }
+
+  const Clock& clock_;
+  const std::function<void()> on_progress_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable news_;
+  uint64_t version_ = 0;
+  uint64_t batch_ = 0;
+  uint64_t group_ = 1;
+  uint32_t mix_ = 1;
+  bool drop_remainder_ = false;
+  Epoch epoch_{};
+  TimePoint deliver_until_{};
+  bool end_ = false;
+  bool closed_ = false;
+  Status failure_;
+  ShelfTotals totals_;
+
+  Lanes lanes_;
+  std::deque<GrantName> rotation_;  // lanes that have or may get full groups, the next to take from first
+  std::deque<GrantName> tails_;     // ended with less than a group left, first come first
+  std::set<GrantName> unasked_;     // in the last batch
+  std::set<GrantName> dirty_;
+  std::vector<Mark> last_marks_;    // of removed grants
+  std::vector<Handle> passed_;
+  bool waiting_ = false;
+  bool waiting_told_ = false;
+};
+
+}  // namespace penstock
