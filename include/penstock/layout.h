@@ -36,6 +36,7 @@ struct Layout {
   Spec row_spec;
 
   uint64_t group_rows() const { return batch == 0 ? 1 : batch / mix; }
+  friend bool operator==(const Layout&, const Layout&) = default;
 };
 
 }  // namespace penstock

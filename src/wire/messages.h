@@ -44,6 +44,7 @@ struct Hello {
   uint32_t uid = 0;
   uint32_t pid = 0;
   bool shm = false;  // would take blocks as shared memory
+  friend bool operator==(const Hello&, const Hello&) = default;
 };
 struct HelloReply {
   uint16_t version = 0;
@@ -51,25 +52,33 @@ struct HelloReply {
   Term term{};
   bool shm = false;  // blocks will come as shared memory
   Status error;
+  friend bool operator==(const HelloReply&, const HelloReply&) = default;
 };
 struct Failed {  // the reply to a request that failed
   Status error;
+  friend bool operator==(const Failed&, const Failed&) = default;
 };
-struct Done {};  // the reply to a request that has nothing to say
+struct Done {  // the reply to a request that has nothing to say
+  friend bool operator==(const Done&, const Done&) = default;
+};
 
 // ---- datasets
 struct Register {
   std::string plan;  // SerializePlan
+  friend bool operator==(const Register&, const Register&) = default;
 };
 struct Registered {
   std::string dataset;
+  friend bool operator==(const Registered&, const Registered&) = default;
 };
 struct GetDataset {
   std::string dataset;
+  friend bool operator==(const GetDataset&, const GetDataset&) = default;
 };
 struct DatasetReply {
   std::string dataset;
   std::string plan;
+  friend bool operator==(const DatasetReply&, const DatasetReply&) = default;
 };
 
 // ---- consumers and the dispatcher
@@ -84,6 +93,7 @@ struct Join {
   uint32_t consumers = 0;    // 0: not declared; then index is not used
   uint64_t incarnation = 0;  // random, of this reader: a repeated join is the same one
   std::string name;
+  friend bool operator==(const Join&, const Join&) = default;
 };
 struct Joined {
   JobId job{};
@@ -97,6 +107,7 @@ struct Joined {
   std::string manifest_hash;
   std::vector<WorkerInfo> workers;
   std::string job_name;
+  friend bool operator==(const Joined&, const Joined&) = default;
 };
 
 // A grant as the dispatcher knows it. `worker` is set only where the lane is bound to one (replicated).
@@ -114,6 +125,7 @@ struct Hold {
   Cursor asked;  // all before was delivered, and the loop came back for more
   bool open = false;
   uint64_t ready_rows = 0;
+  friend bool operator==(const Hold&, const Hold&) = default;
 };
 // A grant that is over: delivered up to `upto`. `ended`: the lane has no row at or after `upto`.
 // upto before the grant's end and not ended: the rest is given back.
@@ -123,6 +135,7 @@ struct Finish {
   Fence fence{};
   Cursor upto;
   bool ended = false;
+  friend bool operator==(const Finish&, const Finish&) = default;
 };
 
 // Declarative: all that the consumer holds and all that was not acknowledged yet. Lost, repeated and late ones are harmless.
@@ -140,6 +153,7 @@ struct Beat {
   uint64_t rows = 0;       // since it joined, for status
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;
+  friend bool operator==(const Beat&, const Beat&) = default;
 };
 struct BeatReply {
   uint64_t serial = 0;  // of the beat it answers
@@ -152,12 +166,14 @@ struct BeatReply {
   bool epoch_done = false;  // all lanes of `epoch` were delivered
   std::vector<WorkerInfo> workers;
   std::string waiting_for;  // why there is no grant, in words
+  friend bool operator==(const BeatReply&, const BeatReply&) = default;
 };
 struct Leave {
   JobId job{};
   ConsumerId consumer{};
   std::vector<Hold> holds;
   std::vector<Finish> finished;
+  friend bool operator==(const Leave&, const Leave&) = default;
 };
 
 // ---- workers and the dispatcher
@@ -171,10 +187,12 @@ struct WorkerHello {
   uint32_t cpus = 0;
   std::string name;
   uint32_t pid = 0;
+  friend bool operator==(const WorkerHello&, const WorkerHello&) = default;
 };
 struct WorkerWelcome {
   WorkerId worker{};
   uint32_t lease_ms = 0;
+  friend bool operator==(const WorkerWelcome&, const WorkerWelcome&) = default;
 };
 struct WorkerBeat {
   WorkerId worker{};
@@ -186,25 +204,30 @@ struct WorkerBeat {
   uint64_t bytes = 0;
   uint64_t rss = 0;
   uint64_t cpu_ns = 0;
+  friend bool operator==(const WorkerBeat&, const WorkerBeat&) = default;
 };
 struct WorkerBeatReply {
   bool known = true;  // false: say WorkerHello again
   bool drain = false;
   std::vector<JobId> finished_jobs;  // forget these
+  friend bool operator==(const WorkerBeatReply&, const WorkerBeatReply&) = default;
 };
 struct ListInputs {  // the dispatcher asks a worker
   JobId job{};
   std::string plan;
   uint64_t seed = 0;
+  friend bool operator==(const ListInputs&, const ListInputs&) = default;
 };
 struct Inputs {
   JobId job{};
   std::string manifest;
   std::string manifest_hash;
   Layout layout;
+  friend bool operator==(const Inputs&, const Inputs&) = default;
 };
 struct GetJob {  // a worker asks the dispatcher
   JobId job{};
+  friend bool operator==(const GetJob&, const GetJob&) = default;
 };
 struct JobReply {
   JobId job{};
@@ -214,6 +237,7 @@ struct JobReply {
   uint64_t seed = 0;
   Mode mode = Mode::kShared;
   Generation generation{};
+  friend bool operator==(const JobReply&, const JobReply&) = default;
 };
 
 // ---- lanes: client and worker. The frame's stream number names the open lane on its session.
@@ -225,33 +249,46 @@ struct Open {
   ConsumerId consumer{};
   uint64_t credit = 0;  // bytes
   bool urgent = false;  // the loop waits for it
+  friend bool operator==(const Open&, const Open&) = default;
 };
 struct Credit {  // a worker sends while any is left, so the last block may overshoot: then it owes, and a lane always moves
   uint64_t bytes = 0;
   std::vector<uint64_t> freed;  // extents that may be reused: segment << 40 | offset / 64
+  friend bool operator==(const Credit&, const Credit&) = default;
 };
-struct CloseLane {};
+struct CloseLane {
+  friend bool operator==(const CloseLane&, const CloseLane&) = default;
+};
 struct LaneEnded {
   Cursor end;               // all of the range was sent
   bool lane_ended = false;  // the lane itself has no row at or after `end`
+  friend bool operator==(const LaneEnded&, const LaneEnded&) = default;
 };
 struct LaneFailed {
   Status error;
+  friend bool operator==(const LaneFailed&, const LaneFailed&) = default;
 };
 struct Refused {  // the open: Busy, draining, unknown job
   Status error;
+  friend bool operator==(const Refused&, const Refused&) = default;
 };
 struct SegmentMade {  // its descriptor comes beside this frame
   uint32_t segment = 0;
   uint64_t bytes = 0;
+  friend bool operator==(const SegmentMade&, const SegmentMade&) = default;
 };
 struct SegmentGone {
   uint32_t segment = 0;
+  friend bool operator==(const SegmentGone&, const SegmentGone&) = default;
 };
-struct Draining {};  // go elsewhere soon
+struct Draining {  // go elsewhere soon
+  friend bool operator==(const Draining&, const Draining&) = default;
+};
 
 // ---- people
-struct StatusAsk {};
+struct StatusAsk {
+  friend bool operator==(const StatusAsk&, const StatusAsk&) = default;
+};
 struct StatusJob {
   std::string name;
   JobId job{};
@@ -268,6 +305,7 @@ struct StatusJob {
   std::string state;
   uint64_t redelivered = 0;
   uint64_t age_ms = 0;
+  friend bool operator==(const StatusJob&, const StatusJob&) = default;
 };
 struct StatusWorker {
   WorkerId worker{};
@@ -284,6 +322,7 @@ struct StatusWorker {
   uint64_t cpu_ns = 0;
   uint64_t silent_ms = 0;
   std::string state;
+  friend bool operator==(const StatusWorker&, const StatusWorker&) = default;
 };
 struct StatusReply {
   std::string cluster;
@@ -291,6 +330,7 @@ struct StatusReply {
   std::string version;
   std::vector<StatusJob> jobs;
   std::vector<StatusWorker> workers;
+  friend bool operator==(const StatusReply&, const StatusReply&) = default;
 };
 
 }  // namespace penstock::msg
