@@ -1,5 +1,10 @@
 #include <nanobind/nanobind.h>
 
-namespace nb = nanobind;
+#include "bind.h"
 
-NB_MODULE(_core, m) { m.attr("__version__") = PENSTOCK_VERSION; }
+NB_MODULE(_core, m) {
+  m.attr("__version__") = PENSTOCK_VERSION;
+  penstock::python::BindPlan(m);
+  penstock::python::BindBatch(m);
+  penstock::python::BindClient(m);
+}

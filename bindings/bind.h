@@ -1,0 +1,12 @@
+// The parts of the module; module.cc puts them together.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace penstock::python {
+
+void BindPlan(nanobind::module_& m);
+void BindBatch(nanobind::module_& m);
+void BindClient(nanobind::module_& m);
+
+}  // namespace penstock::python

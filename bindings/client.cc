@@ -1,0 +1,171 @@
+// Client and Reader: blocking calls without the GIL, in slices, so that Ctrl-C works.
+#include "penstock/client.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <deque>
+
+#include "batch.h"
+#include "bind.h"
+#include "errors.h"
+#include "spec.h"
+#include "wait.h"
+
+namespace nb = nanobind;
+
+namespace penstock::python {
+namespace {
+
+using std::chrono::milliseconds;
+
+milliseconds Milliseconds(double seconds) { return milliseconds(static_cast<int64_t>(seconds * 1000)); }
+
+class PyReader {
+ public:
+  PyReader(std::unique_ptr<Reader> reader, bool computes) : reader_(std::move(reader)), computes_(computes) {}
+  PyReader(PyReader&&) = default;
+  ~PyReader() {
+    if (reader_ == nullptr) return;
+    nb::gil_scoped_release release;
+    reader_.reset();
+  }
+
+  // None at the epoch's end. What is ready is taken with the GIL held; an inline reader computes in the call, so it never is.
+  nb::object Next() {
+    Result<std::optional<Batch>> batch = computes_ ? Wait() : reader_->Next(milliseconds(0));
+    while (!batch.ok() && batch.status().code() == Code::kDeadline) {
+      CheckSignals();
+      batch = Wait();
+    }
+    std::optional<Batch> value = Unwrap(std::move(batch));
+    if (!value.has_value()) return nb::none();
+    Remember(*value);
+    return nb::cast(std::move(*value));
+  }
+
+  // Of the newest batch that has, or had, memory there: memory is used again.
+  nb::list PiecesAt(uint64_t address) const {
+    for (auto known = recent_.rbegin(); known != recent_.rend(); ++known) {
+      for (const auto& [begin, end] : known->memory) {
+        if (begin <= address && address < end) return PiecesToPython(known->pieces);
+      }
+    }
+    return {};
+  }
+
+  bool StartEpoch() {
+    return Unwrap(Interruptible([reader = reader_] { return reader->StartEpoch(); }));
+  }
+
+  void Close() {
+    nb::gil_scoped_release release;
+    reader_->Close();
+  }
+
+  nb::dict Stats() const {
+    ReaderStats stats = reader_->stats();
+    nb::dict out;
+    out["rows"] = stats.rows;
+    out["batches"] = stats.batches;
+    out["bytes"] = stats.bytes;
+    out["waited"] = std::chrono::duration<double>(stats.waited).count();
+    out["lanes_done"] = stats.lanes_done;
+    out["reopened"] = stats.reopened;
+    out["dropped_rows"] = stats.dropped_rows;
+    out["bytes_held"] = stats.bytes_held;
+    out["waiting_for"] = stats.waiting_for;
+    return out;
+  }
+
+  const Reader& reader() const { return *reader_; }
+
+ private:
+  // Where a batch lay and what it was made of, without its memory.
+  struct Known {
+    std::vector<std::pair<uint64_t, uint64_t>> memory;
+    std::vector<Piece> pieces;
+  };
+  static constexpr size_t kRecent = 64;
+
+  Result<std::optional<Batch>> Wait() {
+    nb::gil_scoped_release release;
+    return reader_->Next(kSlice);
+  }
+
+  void Remember(const Batch& batch) {
+    Known known{.memory = {}, .pieces = batch.pieces()};
+    for (size_t i = 0; i < batch.column_count(); ++i) {
+      std::span<const std::byte> values = batch.column(i).values();
+      auto begin = reinterpret_cast<uintptr_t>(values.data());
+      known.memory.emplace_back(begin, begin + values.size());
+    }
+    if (recent_.size() == kRecent) recent_.pop_front();
+    recent_.push_back(std::move(known));
+  }
+
+  std::shared_ptr<Reader> reader_;
+  bool computes_;
+  std::deque<Known> recent_;
+};
+
+ReadOptions ToReadOptions(nb::dict values) {
+  ReadOptions options;
+  options.job_name = nb::cast<std::string>(values["job_name"]);
+  options.mode = Unwrap(ModeFromName(nb::cast<std::string>(values["mode"])));
+  options.even = Unwrap(EvenFromName(nb::cast<std::string>(values["even"])));
+  options.seed = nb::cast<uint64_t>(values["seed"]);
+  options.epochs = nb::cast<uint32_t>(values["epochs"]);
+  options.index = nb::cast<std::optional<uint32_t>>(values["index"]);
+  options.consumers = nb::cast<uint32_t>(values["consumers"]);
+  options.memory = nb::cast<uint64_t>(values["memory"]);
+  options.stall_timeout = Milliseconds(nb::cast<double>(values["stall_timeout"]));
+  return options;
+}
+
+std::shared_ptr<Client> Connect(std::string service, std::string token, double timeout, bool shared_memory) {
+  ConnectOptions options{.service = std::move(service), .token = std::move(token), .timeout = Milliseconds(timeout), .shared_memory = shared_memory};
+  return Unwrap(Interruptible([options = std::move(options)] { return Client::Connect(options); }));
+}
+
+std::string Register(const std::shared_ptr<Client>& client, const Plan& plan) {
+  return Unwrap(Interruptible([client, plan] { return client->Register(plan); }));
+}
+
+Plan GetDataset(const std::shared_ptr<Client>& client, const std::string& dataset) {
+  return Unwrap(Interruptible([client, dataset] { return client->GetDataset(dataset); }));
+}
+
+PyReader Distribute(const std::shared_ptr<Client>& client, const Plan& plan, nb::dict options) {
+  return {Unwrap(Interruptible([client, plan, options = ToReadOptions(options)] { return client->Distribute(plan, options); })), false};
+}
+
+PyReader Inline(const Plan& plan, nb::dict options) {
+  return {Unwrap(Interruptible([plan, options = ToReadOptions(options)] { return ReadInline(plan, options); })), true};
+}
+
+}  // namespace
+
+void BindClient(nb::module_& m) {
+  nb::class_<PyReader>(m, "Reader")
+      .def("next", &PyReader::Next)
+      .def("start_epoch", &PyReader::StartEpoch)
+      .def("close", &PyReader::Close)
+      .def("stats", &PyReader::Stats)
+      .def("pieces_at", &PyReader::PiecesAt, nb::arg("address"))
+      .def_prop_ro("epoch", [](const PyReader& self) { return Raw(self.reader().epoch()); })
+      .def_prop_ro("job_name", [](const PyReader& self) { return self.reader().job_name(); })
+      .def_prop_ro("batch", [](const PyReader& self) { return self.reader().layout().batch; })
+      .def_prop_ro("lanes", [](const PyReader& self) { return self.reader().layout().lanes; })
+      .def_prop_ro("structure", [](const PyReader& self) { return StructureToPython(self.reader().layout().row_spec.structure); });
+  nb::class_<Client>(m, "Client")
+      .def_static("connect", &Connect, nb::arg("service"), nb::arg("token"), nb::arg("timeout"), nb::arg("shared_memory"))
+      .def("register", &Register, nb::arg("plan"))
+      .def("get_dataset", &GetDataset, nb::arg("dataset"))
+      .def("distribute", &Distribute, nb::arg("plan"), nb::arg("options"));
+  m.def("read_inline", &Inline, nb::arg("plan"), nb::arg("options"));
+}
+
+}  // namespace penstock::python

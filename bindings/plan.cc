@@ -1,0 +1,108 @@
+// Plan: building a graph from Python values, and what can be said of it without reading anything.
+#include "penstock/plan.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.h"
+#include "engine/pipeline.h"
+#include "errors.h"
+#include "spec.h"
+
+namespace nb = nanobind;
+
+namespace penstock::python {
+namespace {
+
+AttrMap ToAttrs(nb::dict items);
+
+template <class T>
+std::vector<T> ToVector(nb::sequence values) {
+  std::vector<T> out;
+  for (nb::handle value : values) out.push_back(nb::cast<T>(value));
+  return out;
+}
+
+// A list is what its first element is; an empty one is a list of numbers (a scalar's shape).
+AttrValue ToListAttr(nb::sequence values) {
+  if (nb::len(values) == 0) return std::vector<int64_t>{};
+  nb::object first = values[0];
+  if (nb::isinstance<nb::str>(first)) return ToVector<std::string>(values);
+  if (nb::isinstance<nb::float_>(first)) return ToVector<double>(values);
+  if (!nb::isinstance<nb::dict>(first)) return ToVector<int64_t>(values);
+  std::vector<AttrMap> maps;
+  for (nb::handle value : values) maps.push_back(ToAttrs(nb::cast<nb::dict>(value)));
+  return maps;
+}
+
+AttrValue ToAttr(nb::handle value) {
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  if (nb::isinstance<nb::int_>(value)) return nb::cast<int64_t>(value);
+  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  if (nb::isinstance<nb::bytes>(value)) {
+    auto bytes = nb::cast<nb::bytes>(value);
+    return std::make_shared<const std::string>(bytes.c_str(), bytes.size());
+  }
+  if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) return ToListAttr(nb::cast<nb::sequence>(value));
+  throw nb::type_error("an attribute is a bool, int, float, str, bytes, or a list of ints, floats, strs or dicts");
+}
+
+AttrMap ToAttrs(nb::dict items) {
+  AttrMap attrs;
+  for (auto [name, value] : items) attrs.Set(nb::cast<std::string>(name), ToAttr(value));
+  return attrs;
+}
+
+nb::dict FactsToPython(const PlanFacts& facts) {
+  nb::dict out;
+  std::string_view purity = Name(facts.purity);
+  out["row_columns"] = ColumnsToPython(facts.row_spec);
+  out["row_structure"] = StructureToPython(facts.row_spec.structure);
+  out["element_columns"] = ColumnsToPython(facts.element_spec);
+  out["element_structure"] = StructureToPython(facts.element_spec.structure);
+  out["batch"] = facts.batch;
+  out["drop_remainder"] = facts.drop_remainder;
+  out["pad"] = facts.pad;
+  out["purity"] = nb::str(purity.data(), purity.size());
+  out["cardinality"] = facts.cardinality;
+  out["explain"] = nb::str(facts.explain.c_str(), facts.explain.size());
+  return out;
+}
+
+// How the inputs that are there now would be cut into lanes. Lists files.
+std::string ExplainCut(const Plan& plan, uint64_t seed) {
+  Result<std::string> text = [&]() -> Result<std::string> {
+    nb::gil_scoped_release release;
+    PENSTOCK_ASSIGN(Manifest manifest, ListInputs(plan));
+    PENSTOCK_ASSIGN(auto pipeline, Pipeline::Compile(plan, manifest, seed));
+    return pipeline->explain();
+  }();
+  return Unwrap(std::move(text));
+}
+
+nb::bytes Serialize(const Plan& plan) {
+  std::string bytes = SerializePlan(plan);
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+Plan Parse(nb::bytes bytes) { return Unwrap(ParsePlan({bytes.c_str(), bytes.size()})); }
+
+}  // namespace
+
+void BindPlan(nb::module_& m) {
+  nb::class_<Plan>(m, "Plan")
+      .def_static(
+          "over", [](const std::vector<Plan>& inputs, std::string op, nb::dict attrs) { return Plan::Over(inputs, std::move(op), ToAttrs(attrs)); },
+          nb::arg("inputs"), nb::arg("op"), nb::arg("attrs"))
+      .def_static("parse", &Parse, nb::arg("data"))
+      .def("serialize", &Serialize)
+      .def("fingerprint", [](const Plan& plan) { return Unwrap(Fingerprint(plan)); })
+      .def("facts", [](const Plan& plan) { return FactsToPython(Unwrap(CheckPlan(plan))); })
+      .def("explain", &ExplainCut, nb::arg("seed"))
+      .def("__getstate__", &Serialize)
+      .def("__setstate__", [](Plan& plan, nb::bytes bytes) { new (&plan) Plan(Parse(bytes)); });
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,38 @@
+// Waiting without the GIL, so that other Python threads run and Ctrl-C works.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace penstock::python {
+
+inline constexpr std::chrono::milliseconds kSlice{50};  // how long a signal may wait
+
+// Lets Python handle what arrived meanwhile; throws its exception (KeyboardInterrupt). The GIL is held.
+inline void CheckSignals() {
+  if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+}
+
+// Calls `work` on a thread of its own and returns its result. When a signal's handler raises, the call is left alone: it ends by its own
+// deadline, and what it made is dropped there. So `work` owns all that it uses.
+template <class Work>
+auto Interruptible(Work work) {
+  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  for (;;) {
+    {
+      nanobind::gil_scoped_release release;
+      if (result.wait_for(kSlice) == std::future_status::ready) break;
+    }
+    CheckSignals();
+  }
+  return result.get();
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,77 @@
+"""Arguments of sources, in the form that plans carry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from penstock.errors import Invalid
+
+
+def file_list(files: Any) -> list[str]:
+    """Paths or patterns as strings; relative ones are made absolute, for a worker has another directory."""
+    given: Sequence[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    if not given:
+        raise Invalid("from_tfrecord: the list of files is empty; name at least one file or pattern")
+    return [_absolute(os.fspath(file)) for file in given]
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
+def arrays_attrs(arrays: Any) -> dict[str, Any]:
+    """Columns with their bytes, and the structure around them."""
+    leaves = list(_leaves(arrays, ""))
+    if not leaves:
+        raise Invalid("from_arrays: there are no arrays")
+    columns = [_column(name, array) for name, array in leaves]
+    rows = {name: column.pop("rows") for (name, _), column in zip(leaves, columns)}
+    if len(set(rows.values())) > 1:
+        lengths = ", ".join(f"{name or 'array'}: {count}" for name, count in rows.items())
+        raise Invalid(f"from_arrays: arrays must be equally long, but have {lengths}")
+    return {"columns": columns, "structure": _structure(arrays), "rows": next(iter(rows.values()))}
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, child in value.items():
+            yield from _leaves(child, f"{path}/{name}" if path else str(name))
+    elif isinstance(value, tuple):
+        for i, child in enumerate(value):
+            yield from _leaves(child, f"{path}/{i}" if path else str(i))
+    else:
+        yield path, value
+
+
+def _structure(value: Any) -> list[dict[str, Any]]:
+    """A node as a list of one map: plans have maps in lists only."""
+    if isinstance(value, dict):
+        return [{"kind": "dict", "names": [str(name) for name in value], "children": [_structure(child)[0] for child in value.values()]}]
+    if isinstance(value, tuple):
+        return [{"kind": "tuple", "children": [_structure(child)[0] for child in value]}]
+    return [{"kind": "leaf"}]
+
+
+def _column(name: str, value: Any) -> dict[str, Any]:
+    import numpy as np
+
+    array = np.asarray(value)
+    if array.ndim == 0:
+        raise Invalid(f"from_arrays: {name or 'the array'} is a single value; give one for each row")
+    shape = [int(d) for d in array.shape[1:]]
+    column = {"name": name, "shape": shape, "rows": len(array)}
+    if array.dtype.kind in "SUO":
+        strings = [_to_bytes(name, item) for item in array.reshape(-1).tolist()]
+        offsets = np.cumsum([0, *map(len, strings)], dtype=np.int64)
+        return {**column, "dtype": "string", "offsets": offsets.tobytes(), "values": b"".join(strings)}
+    return {**column, "dtype": array.dtype.name, "values": np.ascontiguousarray(array).tobytes()}
+
+
+def _to_bytes(name: str, item: Any) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if isinstance(item, str):
+        return item.encode()
+    raise Invalid(f"from_arrays: {name or 'the array'} holds {type(item).__name__}; numbers, bytes and str can be rows")

@@ -1,0 +1,204 @@
+"""Dataset: how rows are made. Lazy and immutable: nothing is read until it is iterated or distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from penstock import _core, _sources
+from penstock.errors import Invalid
+from penstock.features import Fixed, Var, to_attr
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from penstock.reader import Reader
+    from penstock.service import Service
+    from penstock.spec import ElementSpec
+
+    Files = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+UNKNOWN_CARDINALITY = -1
+INFINITE_CARDINALITY = -2
+
+
+class Dataset:
+    """A chain of operators over sources. Each method returns a new dataset.
+
+    Iterating it reads it in this process (`inline`); `distribute` has workers read it.
+    """
+
+    def __init__(self, plan: _core.Plan) -> None:
+        self._plan = plan
+        self._known_facts: dict[str, Any] | None = None
+
+    # ---- sources
+
+    @staticmethod
+    def from_range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
+        """The numbers of `range(start, stop, step)`, as int64; with one argument, from 0."""
+        if stop is None:
+            start, stop = 0, start
+        return _source("range", start=int(start), stop=int(stop), step=int(step))
+
+    @staticmethod
+    def from_arrays(arrays: Any) -> Dataset:
+        """Rows of arrays that are equally long: a dict or tuple of arrays (nested where you like), or one array.
+
+        The arrays travel inside the plan, so this is for small data: tests, tables, indices.
+        """
+        return _source("arrays", **_sources.arrays_attrs(arrays))
+
+    @staticmethod
+    def from_tfrecord(files: Files, compression: str = "auto", verify_crc: bool = True) -> Dataset:
+        """Records of TFRecord files, as strings. `files` are paths or patterns, as the workers see them.
+
+        compression: "auto" (by what the file begins with), "none", "gzip" or "zlib".
+        """
+        return _source("tfrecord", files=_sources.file_list(files), compression=compression, verify_crc=verify_crc)
+
+    # ---- rows
+
+    def parse_example(self, features: Mapping[str, Fixed | Var | Any]) -> Dataset:
+        """Records, as tf.Examples, to dicts of features. A bare dtype means one value: `{"id": "int64"}`."""
+        if not features:
+            raise Invalid("parse_example: there are no features; name at least one")
+        return self._then("parse_example", features=[to_attr(name, feature) for name, feature in features.items()])
+
+    def project(self, columns: Sequence[str]) -> Dataset:
+        """Keeps these entries of each row's dict, in this order."""
+        return self._then("project", columns=list(columns))
+
+    def prefetch(self, buffer_size: int | None = None) -> Dataset:
+        """Changes nothing: penstock reads ahead by itself, within its memory budget. Here for programs that come from tf.data."""
+        return self._then("prefetch", buffer_size=-1 if buffer_size is None else int(buffer_size))
+
+    # ---- order
+
+    def interleave(self, cycle_length: int = 16) -> Dataset:
+        """Takes rows from up to `cycle_length` files in turn."""
+        return self._then("interleave", cycle_length=int(cycle_length))
+
+    def shuffle(self, buffer_size: int, seed: int | None = None) -> Dataset:
+        """Mixes rows: inputs that can be counted as a whole; files by chunks, and rows in a buffer of `buffer_size`."""
+        attrs = {} if seed is None else {"seed": int(seed)}
+        return self._then("shuffle", buffer_size=int(buffer_size), **attrs)
+
+    def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+        """`batch_size` rows together, each column stacked; rows that differ in length become `Ragged`."""
+        return self._then("batch", n=int(batch_size), drop_remainder=drop_remainder)
+
+    def padded_batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+        """Like batch, with ragged dimensions padded with zeros (empty strings) to the longest of the batch."""
+        return self._then("padded_batch", n=int(batch_size), drop_remainder=drop_remainder)
+
+    # ---- counts
+
+    def take(self, count: int) -> Dataset:
+        """The first `count` rows of the whole dataset; all with -1."""
+        return self._then("take", count=int(count))
+
+    def skip(self, count: int) -> Dataset:
+        """All but the first `count` rows of the whole dataset."""
+        return self._then("skip", count=int(count))
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Every `num_shards`-th row, from row `index` on."""
+        return self._then("shard", num_shards=int(num_shards), index=int(index))
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """(number, row) for each row."""
+        return self._then("enumerate", start=int(start))
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """The dataset `count` times over; without end if None."""
+        return self._then("repeat", count=-1 if count is None else int(count))
+
+    # ---- several datasets
+
+    def zip(self, *others: Dataset) -> Dataset:
+        """Rows side by side, as tuples; ends with the shortest."""
+        return self._then("zip", others)
+
+    def concatenate(self, *others: Dataset) -> Dataset:
+        """The rows of this one, then those of the others, which must look alike."""
+        return self._then("concatenate", others)
+
+    # ---- reading
+
+    @overload
+    def distribute(self, service: Literal["off"], **options: Any) -> Dataset: ...  # type: ignore[overload-overlap]
+    @overload
+    def distribute(
+        self,
+        service: Service | str | None = None,
+        *,
+        job_name: str | None = None,
+        processing_mode: str | None = None,
+        consumer_index: int | None = None,
+        num_consumers: int | None = None,
+        seed: int = 0,
+        epochs: int | None = 1,
+        even: str = "auto",
+        memory: int | str = "256MiB",
+        timeout: float = 600.0,
+    ) -> Reader: ...
+    def distribute(self, service: Service | str | None = None, **options: Any) -> Any:
+        """Has workers read this dataset, and returns the reader that receives from them.
+
+        service: a Service, an address, "local[:N]", "inline" (this process), "off" (this dataset, untouched), or None: `PENSTOCK_SERVICE`, else inline.
+        job_name: readers that give the same name share one job, each row going to exactly one of them. None: a job of its own.
+        processing_mode: "shared" (the default; each row once) or "replicated" (each worker reads all). tf.data service's names work too.
+        consumer_index, num_consumers: which of how many this reader is, where that is fixed.
+        seed: of all shuffling; with it the same rows come in the same lanes.
+        epochs: how often the dataset is read; None: as often as it is iterated.
+        even: "uneven" delivers all rows; "drop" ends all consumers at the same step; "auto" is drop where num_consumers > 1.
+        memory: of blocks that this reader holds at most.
+        timeout: seconds without progress after which `Stalled` says what is waited for.
+        """
+        from penstock import reader, service as services
+
+        where = services.resolve(service)
+        if where.kind == "off":
+            return self
+        return reader.open_reader(self, where, **options)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.distribute("inline"))
+
+    # ---- what is known without reading
+
+    @property
+    def element_spec(self) -> ElementSpec:
+        """What the loop will see: the nested structure, with dtype and shape at the leaves."""
+        from penstock.spec import element_spec
+
+        return element_spec(self._facts)
+
+    def cardinality(self) -> int:
+        """Elements of one epoch; -1: not known without reading, -2: endless."""
+        return int(self._facts["cardinality"])
+
+    def fingerprint(self) -> str:
+        """The dataset's id: the same for the same plan, on every machine."""
+        return self._plan.fingerprint()
+
+    def explain(self) -> str:
+        """How each operator meets lanes, and what that means for order and memory."""
+        return str(self._facts["explain"])
+
+    def __repr__(self) -> str:
+        return f"<penstock.Dataset {self.fingerprint()[:12]}>"
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        if self._known_facts is None:
+            self._known_facts = self._plan.facts()
+        return self._known_facts
+
+    def _then(self, op: str, others: Sequence[Dataset] = (), **attrs: Any) -> Dataset:
+        return Dataset(_core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs))
+
+
+def _source(op: str, **attrs: Any) -> Dataset:
+    return Dataset(_core.Plan.over([], op, attrs))

@@ -1,0 +1,80 @@
+"""What `Dataset.parse_example` looks for in a tf.Example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import Invalid
+
+DTypeLike = Any  # a name ("int64", "string"), a numpy dtype, or bytes/str/int/float
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A feature with the same number of values in each example. `default` stands in where it is missing."""
+
+    dtype: DTypeLike
+    shape: Sequence[int] = ()
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class Var:
+    """A feature with any number of values, none included: a ragged column."""
+
+    dtype: DTypeLike
+
+
+_NAMES = {bytes: "string", str: "string", int: "int64", float: "float32", bool: "bool"}
+_STORED = ("int64", "float32", "string")  # what a tf.Example can hold
+
+
+def dtype_name(dtype: DTypeLike) -> str:
+    """Our name of a dtype, however it was given."""
+    if isinstance(dtype, str):
+        return "string" if dtype == "bytes" else dtype
+    if isinstance(dtype, type) and dtype in _NAMES:
+        return _NAMES[dtype]
+    import numpy as np
+
+    kind = np.dtype(dtype)
+    return "string" if kind.kind in "SUO" else kind.name
+
+
+def to_attr(name: str, feature: Fixed | Var | DTypeLike) -> dict[str, Any]:
+    """The plan's form of a feature; a bare dtype is a scalar."""
+    if not isinstance(feature, (Fixed, Var)):
+        feature = Fixed(feature)
+    dtype = dtype_name(feature.dtype)
+    if dtype not in _STORED:
+        raise Invalid(f"feature {name!r} has dtype {dtype}; a tf.Example holds int64, float32 or string")
+    if isinstance(feature, Var):
+        return {"name": name, "dtype": dtype, "var": True}
+    shape = [int(d) for d in feature.shape]
+    attr: dict[str, Any] = {"name": name, "dtype": dtype, "shape": shape, "var": False}
+    if feature.default is not None:
+        attr["default"] = _default(name, dtype, shape, feature.default)
+    return attr
+
+
+def _default(name: str, dtype: str, shape: list[int], default: Any) -> list[Any]:
+    import numpy as np
+
+    if dtype == "string":
+        values = np.asarray(default, dtype=object).reshape(-1).tolist()
+        return [value.decode("latin-1") if isinstance(value, bytes) else value for value in values] * _repeat(shape, len(values))
+    kind = int if dtype == "int64" else float
+    values = [kind(value) for value in np.asarray(default).reshape(-1).tolist()]
+    count = int(np.prod(shape, dtype=np.int64))
+    if len(values) not in (1, count):
+        raise Invalid(f"feature {name!r} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all")
+    return values * (count if len(values) == 1 else 1)
+
+
+def _repeat(shape: list[int], given: int) -> int:
+    count = 1
+    for dimension in shape:
+        count *= dimension
+    return count if given == 1 else 1

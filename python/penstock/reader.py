@@ -1,0 +1,183 @@
+"""Reader: receives the batches of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock import _columns, _core, _progress
+from penstock.errors import Finished, Invalid, NotFound
+from penstock.ragged import Ragged
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from penstock.dataset import Dataset
+    from penstock.service import Service
+
+_UNITS = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a reader has done since it joined."""
+
+    rows: int
+    batches: int
+    bytes: int
+    waited: float  # seconds in next(), for data
+    lanes_done: int
+    reopened: int  # lanes that moved to another worker
+    dropped_rows: int  # by rule: drop_remainder
+    bytes_held: int
+    waiting_for: str  # in words; "" when data is ready
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of one lane in a batch: from cursor `first` up to `end`, a cursor being (seq, child)."""
+
+    epoch: int
+    replica: int
+    lane: int
+    first: tuple[int, int]
+    end: tuple[int, int]
+    rows: int
+
+
+class Reader:
+    """An iterable of elements: nested dicts and tuples of numpy arrays.
+
+    Each `iter()` reads one epoch. Arrays lie over the memory that the worker wrote, and give it back when they die. Strings are object arrays
+    of bytes; rows that differ in length are `Ragged`. Where the dataset is not batched, elements are rows.
+    Leaving a loop early gives the rest of the epoch to the other consumers of the job, or drops it where there are none.
+    """
+
+    def __init__(self, core: _core.Reader, service: Service, epochs: int | None, total: int | None) -> None:
+        self._core = core
+        self._service = service
+        self._epochs = epochs
+        self._total = total
+        self._started = 0
+        self._build = _columns.builder(core.structure)
+        self._closed = False
+
+    @property
+    def job_name(self) -> str:
+        return self._core.job_name
+
+    @property
+    def epoch(self) -> int:
+        return self._core.epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._closed:
+            raise Finished("this reader is closed; distribute the dataset again to read on")
+        if self._started and not self._core.start_epoch():
+            raise Finished(
+                f"job {self.job_name!r} has {self._epochs} epoch(s), and they were read; "
+                "distribute with epochs=N for more, or epochs=None for one at each iteration"
+            )
+        self._started += 1
+        return _progress.shown(self._elements(), self._total, f"{self.job_name} epoch {self.epoch}")
+
+    def _elements(self) -> Iterator[Any]:
+        take, build, arrays = self._core.next, self._build, _columns.arrays
+        batched = self._core.batch > 0
+        while (batch := take()) is not None:
+            leaves = arrays(batch)
+            if batched:
+                del batch
+                yield build(leaves)
+            else:
+                del batch
+                for row in _columns.rows(leaves):
+                    yield build(row)
+
+    def stats(self) -> Stats:
+        return Stats(**self._core.stats())
+
+    def provenance(self, batch: Any) -> list[Piece]:
+        """Which rows of which lanes one of the last 64 batches is made of. It is found by the memory of its arrays: a copy is not known."""
+        for leaf in _leaves(batch):
+            pieces = self._core.pieces_at(_address(leaf))
+            if pieces:
+                return [Piece(**piece) for piece in pieces]
+        raise NotFound("this is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it")
+
+    def close(self) -> None:
+        """Leaves the job; what this reader had not delivered goes to the others."""
+        if not self._closed:
+            self._closed = True
+            self._core.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def open_reader(
+    dataset: Dataset,
+    service: Service,
+    *,
+    job_name: str | None = None,
+    processing_mode: str | None = None,
+    consumer_index: int | None = None,
+    num_consumers: int | None = None,
+    seed: int = 0,
+    epochs: int | None = 1,
+    even: str = "auto",
+    memory: int | str = "256MiB",
+    timeout: float = 600.0,
+) -> Reader:
+    """Joins the job. See Dataset.distribute for the arguments."""
+    if (consumer_index is None) != (num_consumers is None):
+        raise Invalid("consumer_index and num_consumers go together: which of how many consumers this is")
+    if epochs is not None and epochs < 1:
+        raise Invalid(f"epochs must be at least 1, or None for one at each iteration; it is {epochs}")
+    options = {
+        "job_name": job_name or "",
+        "mode": processing_mode or "shared",
+        "even": even,
+        "seed": seed,
+        "epochs": epochs or 0,
+        "index": consumer_index,
+        "consumers": num_consumers or 0,
+        "memory": to_bytes(memory),
+        "stall_timeout": timeout,
+    }
+    plan = dataset._plan
+    total = dataset.cardinality()
+    core = _core.read_inline(plan, options) if service.kind == "inline" else service.client.distribute(plan, options)
+    return Reader(core, service, epochs, total if total >= 0 and not num_consumers and not job_name else None)
+
+
+def to_bytes(size: int | str) -> int:
+    """268435456 and "256MiB" alike."""
+    if isinstance(size, int):
+        return size
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", size.lower())
+    if match is None or match[2] not in _UNITS:
+        raise Invalid(f"memory={size!r} is not a size; write a number of bytes, or one with KiB, MiB or GiB: '256MiB'")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _leaves(element: Any) -> Iterator[Any]:
+    if isinstance(element, dict):
+        element = tuple(element.values())
+    if isinstance(element, tuple):
+        for child in element:
+            yield from _leaves(child)
+    elif isinstance(element, Ragged):
+        yield element.values
+    else:
+        yield element
+
+
+def _address(leaf: Any) -> int:
+    interface = getattr(leaf, "__array_interface__", None)
+    return int(interface["data"][0]) if interface and leaf.base is not None else 0

@@ -1,0 +1,124 @@
+"""Service: where a dataset is read. Addresses, the environment, and services of real processes on this machine."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from penstock import _core, _processes
+from penstock.errors import Invalid
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Kind = Literal["remote", "inline", "off"]
+
+_shared_local: dict[int, Service] = {}  # what "local[:N]" named in this process
+
+
+class Service:
+    """A service to read from. Connects when first used; `close` (or leaving the `with` block) ends what it started."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        kind: Kind = "remote",
+        token: str = "",
+        timeout: float = 30.0,
+        shared_memory: bool = True,
+        processes: _processes.Cluster | None = None,
+    ) -> None:
+        self.address = address
+        self.kind = kind
+        self._token = token
+        self._timeout = timeout
+        self._shared_memory = shared_memory
+        self._processes = processes
+
+    @cached_property
+    def client(self) -> _core.Client:
+        return _core.Client.connect(self.address, self._token, self._timeout, self._shared_memory)
+
+    def close(self) -> None:
+        self.__dict__.pop("client", None)
+        if self._processes is not None:
+            self._processes.stop()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<penstock.Service {self.address}>"
+
+
+def connect(
+    service: str | None = None, *, token: str | None = None, timeout: float = 30.0, shared_memory: bool = True
+) -> Service:
+    """A connection to a service, made now, so that what is wrong with it is said now.
+
+    service: "penstock://host:5050" ("grpc://" and "host:port" too), "unix:/path", "local[:N]", "inline", "off"; None: `PENSTOCK_SERVICE`, else inline.
+    token: None: `PENSTOCK_TOKEN`, or the content of the file that `PENSTOCK_TOKEN_FILE` names.
+    timeout: seconds for the service to be there.
+    """
+    found = _find(service, token, timeout, shared_memory)
+    if found.kind == "remote":
+        _ = found.client
+    return found
+
+
+def local(workers: int = 2, *, memory: str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
+    """A dispatcher and `workers` workers as processes of this machine, ended by `close` or at exit."""
+    if workers < 1:
+        raise Invalid(f"local: workers must be at least 1; it is {workers}")
+    processes = _processes.Cluster(workers=workers, memory=memory)
+    service = Service(processes.address, timeout=timeout, shared_memory=shared_memory, processes=processes)
+    atexit.register(service.close)
+    try:
+        _ = service.client
+    except BaseException:
+        service.close()
+        raise
+    return service
+
+
+def resolve(service: Service | str | None) -> Service:
+    """The service that an argument of `distribute` means."""
+    return service if isinstance(service, Service) else connect(service)
+
+
+def _find(service: str | None, token: str | None, timeout: float, shared_memory: bool) -> Service:
+    address = service or os.environ.get("PENSTOCK_SERVICE") or "inline"
+    if address in ("inline", "off"):
+        return Service(address, kind="inline" if address == "inline" else "off")
+    match = re.fullmatch(r"local(?::(\d+))?", address)
+    if match:
+        return _local_of_process(int(match[1] or 2))
+    return Service(address, token=_token(token), timeout=timeout, shared_memory=shared_memory)
+
+
+def _local_of_process(workers: int) -> Service:
+    if workers not in _shared_local:
+        _shared_local[workers] = local(workers)
+    return _shared_local[workers]
+
+
+def _token(token: str | None) -> str:
+    if token is not None:
+        return token
+    if "PENSTOCK_TOKEN" in os.environ:
+        return os.environ["PENSTOCK_TOKEN"]
+    file = os.environ.get("PENSTOCK_TOKEN_FILE")
+    if not file:
+        return ""
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which cannot be read: {error.strerror}") from error
