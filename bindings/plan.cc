@@ -24,11 +24,21 @@ std::vector<T> ToVector(nb::sequence values) {
   return out;
 }
 
+std::vector<std::string> ToStrings(nb::sequence values) {
+  std::vector<std::string> out;
+  for (nb::handle value : values) {
+    auto bytes = nb::cast<nb::bytes>(value);
+    out.emplace_back(bytes.c_str(), bytes.size());
+  }
+  return out;
+}
+
 // A list is what its first element is; an empty one is a list of numbers (a scalar's shape).
 AttrValue ToListAttr(nb::sequence values) {
   if (nb::len(values) == 0) return std::vector<int64_t>{};
   nb::object first = values[0];
   if (nb::isinstance<nb::str>(first)) return ToVector<std::string>(values);
+  if (nb::isinstance<nb::bytes>(first)) return ToStrings(values);
   if (nb::isinstance<nb::float_>(first)) return ToVector<double>(values);
   if (!nb::isinstance<nb::dict>(first)) return ToVector<int64_t>(values);
   std::vector<AttrMap> maps;
@@ -46,7 +56,7 @@ AttrValue ToAttr(nb::handle value) {
     return std::make_shared<const std::string>(bytes.c_str(), bytes.size());
   }
   if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) return ToListAttr(nb::cast<nb::sequence>(value));
-  throw nb::type_error("an attribute is a bool, int, float, str, bytes, or a list of ints, floats, strs or dicts");
+  throw nb::type_error("an attribute is a bool, int, float, str, bytes, or a list of ints, floats, strs, bytes or dicts");
 }
 
 AttrMap ToAttrs(nb::dict items) {

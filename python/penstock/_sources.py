@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Invalid
+from penstock.ragged import Ragged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def file_list(files: Any) -> list[str]:
@@ -48,7 +52,13 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def _structure(value: Any) -> list[dict[str, Any]]:
     """A node as a list of one map: plans have maps in lists only."""
     if isinstance(value, dict):
-        return [{"kind": "dict", "names": [str(name) for name in value], "children": [_structure(child)[0] for child in value.values()]}]
+        return [
+            {
+                "kind": "dict",
+                "names": [str(name) for name in value],
+                "children": [_structure(child)[0] for child in value.values()],
+            }
+        ]
     if isinstance(value, tuple):
         return [{"kind": "tuple", "children": [_structure(child)[0] for child in value]}]
     return [{"kind": "leaf"}]
@@ -57,16 +67,31 @@ def _structure(value: Any) -> list[dict[str, Any]]:
 def _column(name: str, value: Any) -> dict[str, Any]:
     import numpy as np
 
+    if isinstance(value, Ragged):
+        dimensions = [-1 if d is None else int(d) for d in value.shape]
+        bounds = [{"bytes": np.ascontiguousarray(offsets, dtype=np.int64).tobytes()} for offsets in value.offsets]
+        return _filled({"name": name, "rows": len(value), "shape": dimensions}, np.asarray(value.values), bounds)
     array = np.asarray(value)
     if array.ndim == 0:
         raise Invalid(f"from_arrays: {name or 'the array'} is a single value; give one for each row")
-    shape = [int(d) for d in array.shape[1:]]
-    column = {"name": name, "shape": shape, "rows": len(array)}
+    return _filled({"name": name, "rows": len(array), "shape": [int(d) for d in array.shape[1:]]}, array, [])
+
+
+def _filled(column: dict[str, Any], array: NDArray[Any], bounds: list[dict[str, bytes]]) -> dict[str, Any]:
+    """The column with its dtype and buffers; a string is one more ragged level."""
+    import numpy as np
+
     if array.dtype.kind in "SUO":
-        strings = [_to_bytes(name, item) for item in array.reshape(-1).tolist()]
-        offsets = np.cumsum([0, *map(len, strings)], dtype=np.int64)
-        return {**column, "dtype": "string", "offsets": offsets.tobytes(), "values": b"".join(strings)}
-    return {**column, "dtype": array.dtype.name, "values": np.ascontiguousarray(array).tobytes()}
+        strings = [_to_bytes(column["name"], item) for item in array.reshape(-1).tolist()]
+        ends = np.cumsum([0, *map(len, strings)], dtype=np.int64)
+        return {
+            **column,
+            "dtype": "string",
+            "offsets": [*bounds, {"bytes": ends.tobytes()}],
+            "values": b"".join(strings),
+        }
+    filled = {**column, "dtype": array.dtype.name, "values": np.ascontiguousarray(array).tobytes()}
+    return {**filled, "offsets": bounds} if bounds else filled
 
 
 def _to_bytes(name: str, item: Any) -> bytes:

@@ -71,7 +71,7 @@ class Dataset:
 
     def prefetch(self, buffer_size: int | None = None) -> Dataset:
         """Changes nothing: penstock reads ahead by itself, within its memory budget. Here for programs that come from tf.data."""
-        return self._then("prefetch", buffer_size=-1 if buffer_size is None else int(buffer_size))
+        return self._then("prefetch", count=int(buffer_size or 0))
 
     # ---- order
 
@@ -104,7 +104,7 @@ class Dataset:
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Every `num_shards`-th row, from row `index` on."""
-        return self._then("shard", num_shards=int(num_shards), index=int(index))
+        return self._then("shard", num=int(num_shards), index=int(index))
 
     def enumerate(self, start: int = 0) -> Dataset:
         """(number, row) for each row."""

@@ -63,18 +63,15 @@ def _default(name: str, dtype: str, shape: list[int], default: Any) -> list[Any]
     import numpy as np
 
     if dtype == "string":
-        values = np.asarray(default, dtype=object).reshape(-1).tolist()
-        return [value.decode("latin-1") if isinstance(value, bytes) else value for value in values] * _repeat(shape, len(values))
-    kind = int if dtype == "int64" else float
-    values = [kind(value) for value in np.asarray(default).reshape(-1).tolist()]
+        values = [
+            v.encode() if isinstance(v, str) else v for v in np.asarray(default, dtype=object).reshape(-1).tolist()
+        ]
+    else:
+        kind = int if dtype == "int64" else float
+        values = [kind(value) for value in np.asarray(default).reshape(-1).tolist()]
     count = int(np.prod(shape, dtype=np.int64))
     if len(values) not in (1, count):
-        raise Invalid(f"feature {name!r} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all")
-    return values * (count if len(values) == 1 else 1)
-
-
-def _repeat(shape: list[int], given: int) -> int:
-    count = 1
-    for dimension in shape:
-        count *= dimension
-    return count if given == 1 else 1
+        raise Invalid(
+            f"feature {name!r} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all"
+        )
+    return values
