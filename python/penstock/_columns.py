@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock import _core
@@ -10,7 +10,7 @@ from penstock.ragged import Ragged
 
 Leaf = Any
 Element = Any
-Builder = Callable[[list[Leaf]], Element]
+Builder = Callable[[Sequence[Leaf]], Element]
 
 _dtypes: dict[str, Any] = {}
 
@@ -41,7 +41,7 @@ def arrays(batch: _core.Batch) -> list[Leaf]:
     return [_array(batch.rows, *column) for column in batch.columns()]
 
 
-def _array(rows: int, dtype: str, shape: tuple[int | None, ...], buffers: tuple[_core.Memory, ...]) -> Leaf:
+def _array(rows: int, dtype: str, shape: tuple[int | None, ...], buffers: tuple[Any, ...]) -> Leaf:
     import numpy as np
 
     *bounds, values = buffers
@@ -51,10 +51,10 @@ def _array(rows: int, dtype: str, shape: tuple[int | None, ...], buffers: tuple[
         flat[:] = strings
     else:
         kind = numpy_dtype(dtype)
-        flat = np.ndarray(len(values) // kind.itemsize, kind, values)  # type: ignore[call-overload]
+        flat = np.ndarray(len(values) // kind.itemsize, kind, values)
     if not bounds:
         return flat.reshape(rows, *(d or 0 for d in shape))
-    offsets = tuple(np.ndarray(len(b) // 8, np.int64, b) for b in bounds)  # type: ignore[arg-type]
+    offsets = tuple(np.ndarray(len(b) // 8, np.int64, b) for b in bounds)
     inner = tuple(d or 0 for d in shape[len(shape) - shape[::-1].index(None) :])
     return Ragged(flat.reshape(int(offsets[-1][-1]), *inner), offsets, shape)
 
@@ -69,7 +69,7 @@ def builder(structure: Any) -> Builder:
             return lambda leaves: dict(zip(names, leaves))
         return tuple
 
-    def nested(leaves: list[Leaf]) -> Element:
+    def nested(leaves: Sequence[Leaf]) -> Element:
         return _fill(structure, iter(leaves))
 
     return nested

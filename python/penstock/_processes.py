@@ -51,9 +51,7 @@ class Cluster:
     def _start(self, role: str, *flags: str) -> subprocess.Popen[bytes]:
         command = [_binary.path(), role, *flags]
         with open(self.directory / f"{role}.log", "ab") as log:
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_binary.environment()
-            )
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_binary.environment())
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -81,8 +81,8 @@ class Dataset:
 
     def shuffle(self, buffer_size: int, seed: int | None = None) -> Dataset:
         """Mixes rows: inputs that can be counted as a whole; files by chunks, and rows in a buffer of `buffer_size`."""
-        attrs = {} if seed is None else {"seed": int(seed)}
-        return self._then("shuffle", buffer_size=int(buffer_size), **attrs)
+        attrs = {"buffer_size": int(buffer_size)}
+        return self._then("shuffle", **(attrs if seed is None else {**attrs, "seed": int(seed)}))
 
     def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
         """`batch_size` rows together, each column stacked; rows that differ in length become `Ragged`."""
@@ -118,11 +118,11 @@ class Dataset:
 
     def zip(self, *others: Dataset) -> Dataset:
         """Rows side by side, as tuples; ends with the shortest."""
-        return self._then("zip", others)
+        return self._then("zip", *others)
 
     def concatenate(self, *others: Dataset) -> Dataset:
         """The rows of this one, then those of the others, which must look alike."""
-        return self._then("concatenate", others)
+        return self._then("concatenate", *others)
 
     # ---- reading
 
@@ -146,7 +146,7 @@ class Dataset:
     def distribute(self, service: Service | str | None = None, **options: Any) -> Any:
         """Has workers read this dataset, and returns the reader that receives from them.
 
-        service: a Service, an address, "local[:N]", "inline" (this process), "off" (this dataset, untouched), or None: `PENSTOCK_SERVICE`, else inline.
+        service: a Service, an address, "local[:N]", "inline" (here), "off" (this dataset, untouched), or None: `PENSTOCK_SERVICE`, else inline.
         job_name: readers that give the same name share one job, each row going to exactly one of them. None: a job of its own.
         processing_mode: "shared" (the default; each row once) or "replicated" (each worker reads all). tf.data service's names work too.
         consumer_index, num_consumers: which of how many this reader is, where that is fixed.
@@ -156,7 +156,8 @@ class Dataset:
         memory: of blocks that this reader holds at most.
         timeout: seconds without progress after which `Stalled` says what is waited for.
         """
-        from penstock import reader, service as services
+        from penstock import reader
+        from penstock import service as services
 
         where = services.resolve(service)
         if where.kind == "off":
@@ -196,7 +197,7 @@ class Dataset:
             self._known_facts = self._plan.facts()
         return self._known_facts
 
-    def _then(self, op: str, others: Sequence[Dataset] = (), **attrs: Any) -> Dataset:
+    def _then(self, op: str, *others: Dataset, **attrs: Any) -> Dataset:
         return Dataset(_core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs))
 
 

@@ -63,15 +63,11 @@ def _default(name: str, dtype: str, shape: list[int], default: Any) -> list[Any]
     import numpy as np
 
     if dtype == "string":
-        values = [
-            v.encode() if isinstance(v, str) else v for v in np.asarray(default, dtype=object).reshape(-1).tolist()
-        ]
+        values = [v.encode() if isinstance(v, str) else v for v in np.asarray(default, dtype=object).reshape(-1).tolist()]
     else:
         kind = int if dtype == "int64" else float
         values = [kind(value) for value in np.asarray(default).reshape(-1).tolist()]
     count = int(np.prod(shape, dtype=np.int64))
     if len(values) not in (1, count):
-        raise Invalid(
-            f"feature {name!r} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all"
-        )
+        raise Invalid(f"feature {name!r} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all")
     return values

@@ -20,13 +20,9 @@ class Ragged:
 
     __slots__ = ("offsets", "shape", "values")
 
-    def __init__(
-        self, values: NDArray[Any], offsets: tuple[NDArray[np.int64], ...], shape: tuple[int | None, ...] = (None,)
-    ) -> None:
+    def __init__(self, values: NDArray[Any], offsets: tuple[NDArray[np.int64], ...], shape: tuple[int | None, ...] = (None,)) -> None:
         if shape.count(None) != len(offsets):
-            raise ValueError(
-                f"shape {shape} has {shape.count(None)} ragged dimensions, but there are {len(offsets)} offsets"
-            )
+            raise ValueError(f"shape {shape} has {shape.count(None)} ragged dimensions, but there are {len(offsets)} offsets")
         self.values = values
         self.offsets = offsets
         self.shape = shape

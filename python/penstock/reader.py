@@ -105,9 +105,7 @@ class Reader:
             pieces = self._core.pieces_at(_address(leaf))
             if pieces:
                 return [Piece(**piece) for piece in pieces]
-        raise NotFound(
-            "this is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it"
-        )
+        raise NotFound("this is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it")
 
     def close(self) -> None:
         """Leaves the job; what this reader had not delivered goes to the others."""
@@ -118,9 +116,7 @@ class Reader:
     def __enter__(self) -> Reader:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
 

@@ -52,21 +52,17 @@ class Service:
     def __enter__(self) -> Service:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"<penstock.Service {self.address}>"
 
 
-def connect(
-    service: str | None = None, *, token: str | None = None, timeout: float = 30.0, shared_memory: bool = True
-) -> Service:
+def connect(service: str | None = None, *, token: str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
     """A connection to a service, made now, so that what is wrong with it is said now.
 
-    service: "penstock://host:5050" ("grpc://" and "host:port" too), "unix:/path", "local[:N]", "inline", "off"; None: `PENSTOCK_SERVICE`, else inline.
+    service: "penstock://host:5050" ("grpc://", "host:port" too), "unix:/path", "local[:N]", "inline", "off"; None: `PENSTOCK_SERVICE`, else inline.
     token: None: `PENSTOCK_TOKEN`, or the content of the file that `PENSTOCK_TOKEN_FILE` names.
     timeout: seconds for the service to be there.
     """
