@@ -171,7 +171,8 @@ class ClientCore {
     LaneCredit credit;
     bool lane_ended = false;
     bool opened_before = false;
-    bool dropped = false;          // the dispatcher does not list it any more
+    bool leaving = false;          // off the shelf; its last mark is to come
+    bool dropped = false;          // the dispatcher does not list it any more: no Finish
     std::set<WorkerId> tried;      // refused or failed, until the backoff clears them
     TimePoint retry_at{};
     uint32_t attempts = 0;
@@ -181,6 +182,7 @@ class ClientCore {
   struct BlockOut {
     GrantName grant;
     uint64_t bytes = 0;
+    bool released = false;
   };
   struct FinishOut {
     msg::Finish finish;
@@ -224,6 +226,11 @@ class ClientCore {
   void BeatIfDue();
   void SendBeat(const News& news);
   void FailReader(Status status);
+  void RemoveLane(Lanes::iterator lane);
+  void AnswerRevokes(const msg::BeatReply& reply);
+  void RenewLease(const msg::BeatReply& reply);
+  msg::Beat MakeBeat(const News& news);
+  std::vector<msg::Hold> Holds() const;
   void SetTimerIfChanged();
   TimePoint NextWake() const;
   uint32_t OpenTarget() const;
@@ -237,10 +244,10 @@ class ClientCore {
   void Reopen(Lanes::iterator lane);
   void LaneTrouble(Lanes::iterator lane, Status error);
   void LaneOver(Lanes::iterator lane, const msg::LaneEnded& ended);
-  void MoveOff(WorkerId worker);
   void FeedCredit(Lanes::iterator lane);
   void FeedStarved();
   uint64_t RoomFor(const Lane& lane) const;
+  void LetGo(Handle handle);
   Lanes::iterator ByStream(LaneStream stream);
 
   template <class A>
@@ -268,6 +275,7 @@ class ClientCore {
   std::map<uint64_t, TimePoint> sent_;  // beats whose answer would renew the lease
   TimePoint lease_until_{};
   TimePoint last_beat_{};
+  bool beat_now_ = false;  // a new session: say again what is held
   News said_;
   uint64_t finishes_made_ = 0;
 
@@ -279,6 +287,9 @@ class ClientCore {
   WorkerBook workers_;
   uint32_t last_stream_ = 0;
   uint64_t largest_block_ = 0;
+  uint64_t arrived_bytes_ = 0;
+  uint64_t released_bytes_ = 0;  // let go of here and not freed yet: the loop holds them
+  ShelfTotals totals_;
   bool loop_waits_ = false;
   std::optional<TimePoint> timer_;
   ClientCounts counts_;

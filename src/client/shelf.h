@@ -4,7 +4,7 @@
 // the simulator drives this same class with handles alone. Lease, fence and marks are looked at and moved in Next(), under one mutex, at the
 // moment of delivery; the core learns of it later, coalesced, by TakeProgress().
 //
-// Threads: Next, BeginEpoch and WaitForNews on the loop's thread, all else on the core's. One mutex, never held across a call out of here.
+// Threads: Next, Claimed, BeginEpoch and WaitForNews on the loop's thread, all else on the core's. One mutex, never held across a call out of here.
 #pragma once
 
 #include <compare>
@@ -64,17 +64,19 @@ struct Mark {
   bool removed = false;    // not on the shelf any more: the last mark of this grant
 };
 
-// What happened since the last look.
-struct Progress {
-  std::vector<Mark> marks;     // the newest of each grant that moved
-  std::vector<Handle> passed;  // no later batch has rows of these: they may be let go of
-  bool waiting = false;        // the loop waits for a batch now
-};
-
 struct ShelfTotals {
   uint64_t rows = 0;
   uint64_t batches = 0;
   uint64_t dropped_rows = 0;  // by drop_remainder
+  Duration waited{0};         // by the loop, for a batch
+};
+
+// What happened since the last look.
+struct Progress {
+  std::vector<Mark> marks;     // the newest of each grant that moved
+  std::vector<Handle> passed;  // no later batch has rows of these: they may be let go of
+  bool waiting = false;        // the loop waits for a batch, and nothing came since
+  ShelfTotals totals;
 };
 
 class Shelf {
@@ -109,8 +111,9 @@ class Shelf {
   Progress TakeProgress();
 
   // ---- the loop's side
-  // Never waits.
+  // Never waits. Blocks of the batch are not passed before Claimed() (or the next Next) says that the loop holds their bytes.
   Taken Next();
+  void Claimed();
   // False: `until` passed without news since `seen`.
   bool WaitForNews(uint64_t seen, TimePoint until);
   // Leaves the epoch: grants of another one are removed (and given back by the core).
@@ -143,6 +146,9 @@ class Shelf {
   std::vector<Slice> TryTails();
   std::vector<Slice> TakeLoose(uint64_t rows);
   bool AllEnded() const;
+  bool AtEnd() const;
+  void ClaimLocked();
+  void CountWait(bool waits);
   void DropRest();
   void TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& out);
   void Settle(Lanes::iterator lane);
@@ -176,8 +182,10 @@ class Shelf {
   std::set<GrantName> dirty_;
   std::vector<Mark> last_marks_;    // of removed grants
   std::vector<Handle> passed_;
+  std::vector<Handle> unclaimed_;   // handed out whole with the last batch
   bool waiting_ = false;
   bool waiting_told_ = false;
+  std::optional<TimePoint> waits_since_;
 };
 
 }  // namespace penstock

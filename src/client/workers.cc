@@ -25,8 +25,7 @@ uint64_t Score(JobId job, const LaneKey& lane, WorkerId worker) {
 
 }  // namespace
 
-std::vector<WorkerId> WorkerBook::Update(const std::vector<msg::WorkerInfo>& workers) {
-  std::vector<WorkerId> draining;
+void WorkerBook::Update(const std::vector<msg::WorkerInfo>& workers) {
   for (auto& [id, entry] : workers_) entry.listed = false;
   for (const msg::WorkerInfo& info : workers) {
     auto [at, added] = workers_.try_emplace(info.worker);
@@ -36,10 +35,8 @@ std::vector<WorkerId> WorkerBook::Update(const std::vector<msg::WorkerInfo>& wor
     entry.info = info;
     entry.info.draining = info.draining || was_draining;
     entry.listed = true;
-    if (entry.info.draining && !was_draining) draining.push_back(info.worker);
   }
   std::erase_if(workers_, [](const auto& item) { return !item.second.listed && item.second.link == Link::kNone; });
-  return draining;
 }
 
 void WorkerBook::SetLink(WorkerId worker, Link link) {

@@ -25,8 +25,7 @@ class WorkerBook {
   };
 
   // The dispatcher's newest list. A worker that left it takes no new lane; it is forgotten when its link is gone.
-  // Returns the workers that turned to draining.
-  std::vector<WorkerId> Update(const std::vector<msg::WorkerInfo>& workers);
+  void Update(const std::vector<msg::WorkerInfo>& workers);
   void SetLink(WorkerId worker, Link link);
   void SetDraining(WorkerId worker);
   // The link broke or could not be made. Tried again after a pause that doubles from 50 ms to 2 s.

@@ -1,0 +1,362 @@
+// The dispatcher's side of ClientCore: join, beats, grants, marks, lease, epochs.
+#include "client/core.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/constants.h"
+
+namespace penstock {
+namespace {
+
+constexpr Duration kFirstJoinPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestJoinPause = std::chrono::seconds(1);
+
+bool WorthRetrying(Code code) { return code == Code::kUnavailable || code == Code::kBusy || code == Code::kDeadline; }
+
+GrantName NameOf(const msg::Grant& grant) { return {grant.range.lane, grant.range.from.seq, grant.fence}; }
+
+}  // namespace
+
+ClientCore::ClientCore(ClientCoreOptions options) : options_(std::move(options)) {}
+
+void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out) {
+  now_ = now;
+  out_ = &out;
+  if (phase_ == Phase::kClosed || phase_ == Phase::kFailed) {
+    // Memory still comes home, and an error is not the last word: a failed reader is closed, too.
+    if (const auto* freed = std::get_if<event::Freed>(&event)) Apply(*freed);
+    if (const auto* arrived = std::get_if<event::BlockArrived>(&event)) Do(action::Release{arrived->block.handle});
+    if (phase_ == Phase::kFailed && std::holds_alternative<event::Close>(event)) Apply(event::Close{});
+    if (const auto* progress = std::get_if<Progress>(&event)) Apply(*progress);
+    return;
+  }
+  std::visit([this](const auto& what) { Apply(what); }, event);
+  if (phase_ == Phase::kJoining) JoinIfDue();
+  if (phase_ == Phase::kReading) {
+    OpenLanes();
+    FeedStarved();
+    BeatIfDue();
+  }
+  if (phase_ == Phase::kJoining || phase_ == Phase::kReading) SetTimerIfChanged();
+}
+
+void ClientCore::Apply(const event::DispatcherUp&) {
+  dispatcher_up_ = true;
+  join_sent_.reset();
+  join_at_ = now_;
+  beat_now_ = true;
+}
+
+void ClientCore::Apply(const event::DispatcherDown& down) {
+  dispatcher_up_ = false;
+  join_sent_.reset();
+  waiting_for_ = "the dispatcher: " + down.why.message();
+}
+
+void ClientCore::JoinIfDue() {
+  if (!dispatcher_up_ || now_ < join_at_) return;
+  if (join_sent_ && now_ < *join_sent_ + kSilence) return;
+  join_sent_ = now_;
+  Do(action::SendDispatcher{options_.join});
+}
+
+void ClientCore::Apply(const msg::Joined& joined) {
+  if (phase_ != Phase::kJoining) return;  // a repeated join's second answer
+  phase_ = Phase::kReading;
+  job_ = joined;
+  epoch_ = joined.epoch;
+  waiting_for_.clear();
+  lease_until_ = join_sent_.value_or(now_) + std::chrono::milliseconds(joined.lease_ms);
+  Do(action::JoinedJob{joined});
+  Do(action::ShelfLease{lease_until_});
+  TakeWorkers(joined.workers);
+  beat_now_ = true;
+}
+
+void ClientCore::Apply(const msg::Failed& failed) {
+  if (!WorthRetrying(failed.error.code())) return FailReader(failed.error);
+  waiting_for_ = failed.error.message();
+  answered_ = serial_;
+  if (phase_ == Phase::kJoining) {
+    join_sent_.reset();
+    join_at_ = now_ + std::min(kLongestJoinPause, kFirstJoinPause * (1 << std::min(join_attempts_++, 6u)));
+  }
+}
+
+void ClientCore::FailReader(Status status) {
+  phase_ = Phase::kFailed;
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
+  Do(action::Fail{std::move(status)});
+}
+
+// ---- replies
+
+void ClientCore::Apply(const msg::BeatReply& reply) {
+  if (phase_ != Phase::kReading || reply.serial < answered_ || reply.serial > serial_) return;
+  if (reply.generation != job_.generation) {
+    return FailReader(Status(Code::kStale, "job '" + job_.job_name + "' was restored (generation " + std::to_string(Raw(reply.generation)) + ", this reader has " +
+                                               std::to_string(Raw(job_.generation)) + "); make a new reader to go on from the restored position"));
+  }
+  answered_ = reply.serial;
+  waiting_for_ = reply.waiting_for;
+  TakeWorkers(reply.workers);
+  AcknowledgeFinishes(reply);
+  TakeGrants(reply);
+  AnswerRevokes(reply);
+  // After the removals: a lease renews only what is still its own.
+  RenewLease(reply);
+  if (reply.end && reply.epoch == epoch_ && !epoch_ended_) {
+    epoch_ended_ = true;
+    Do(action::ShelfEndEpoch{epoch_});
+  }
+}
+
+void ClientCore::AcknowledgeFinishes(const msg::BeatReply& reply) {
+  std::set<GrantName> listed;
+  for (const msg::Grant& grant : reply.grants) listed.insert(NameOf(grant));
+  for (const msg::Grant& grant : reply.revoke) listed.insert(NameOf(grant));
+  std::erase_if(finishes_, [&](const auto& item) {
+    const auto& [name, finish] = item;
+    return finish.carried != 0 && finish.carried <= reply.serial && !listed.contains(name);
+  });
+}
+
+void ClientCore::TakeGrants(const msg::BeatReply& reply) {
+  std::set<GrantName> listed;
+  for (const msg::Grant& grant : reply.revoke) listed.insert(NameOf(grant));
+  const std::set<GrantName> revoked = listed;
+  for (const msg::Grant& grant : reply.grants) {
+    const GrantName name = NameOf(grant);
+    listed.insert(name);
+    if (!revoked.contains(name) && !lanes_.contains(name) && !finishes_.contains(name)) AddGrant(grant);
+  }
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
+    if (listed.contains(lane->first) || lane->second.dropped) continue;
+    lane->second.dropped = true;
+    if (!lane->second.leaving) RemoveLane(lane);
+  }
+}
+
+void ClientCore::AddGrant(const msg::Grant& grant) {
+  const GrantName name = NameOf(grant);
+  if (grant.range.lane.epoch != epoch_) return Finish(name, grant.range.from, false);  // of an epoch that the loop has left
+  Lane lane;
+  lane.to = grant.range.to;
+  lane.pinned = grant.worker;
+  lane.arrived = grant.range.from;
+  if (auto known = gone_.find(name); known != gone_.end()) {
+    lane.arrived = known->second;
+    gone_.erase(known);
+  }
+  lane.mark.grant = name;
+  lane.mark.received = lane.mark.asked = lane.arrived;
+  Do(action::ShelfAdd{name, lane.arrived});
+  lanes_.emplace(name, std::move(lane));
+}
+
+void ClientCore::AnswerRevokes(const msg::BeatReply& reply) {
+  for (const msg::Grant& grant : reply.revoke) {
+    const GrantName name = NameOf(grant);
+    if (finishes_.contains(name)) continue;
+    if (auto lane = lanes_.find(name); lane != lanes_.end()) {
+      if (!lane->second.leaving) RemoveLane(lane);
+      continue;
+    }
+    const auto known = gone_.find(name);
+    Finish(name, known == gone_.end() ? grant.range.from : known->second, false);
+  }
+}
+
+void ClientCore::RenewLease(const msg::BeatReply& reply) {
+  const auto sent = sent_.find(reply.serial);
+  if (sent == sent_.end()) return;
+  const TimePoint until = sent->second + std::chrono::milliseconds(reply.lease_ms);
+  sent_.erase(sent_.begin(), sent);
+  if (until <= lease_until_) return;
+  lease_until_ = until;
+  Do(action::ShelfLease{until});
+}
+
+// Off the shelf at once; what becomes of it is decided when the shelf says where it stood.
+void ClientCore::RemoveLane(Lanes::iterator lane) {
+  CloseStream(lane, true);
+  lane->second.leaving = true;
+  Do(action::ShelfRemove{lane->first});
+}
+
+// ---- marks
+
+void ClientCore::Apply(const Progress& progress) {
+  loop_waits_ = progress.waiting;
+  totals_ = progress.totals;
+  for (const Mark& mark : progress.marks) ApplyMark(mark);
+  for (const Handle handle : progress.passed) LetGo(handle);
+}
+
+void ClientCore::ApplyMark(const Mark& mark) {
+  auto at = lanes_.find(mark.grant);
+  if (at == lanes_.end()) return;
+  Lane& lane = at->second;
+  lane.mark = mark;
+  if (!mark.done && !mark.removed) return;
+  CloseStream(at, true);
+  const bool whole = lane.state == LaneState::kEnded && mark.left_rows == 0;
+  if (lane.dropped) {
+    gone_[mark.grant] = mark.received;
+  } else {
+    Finish(mark.grant, mark.received, whole && lane.lane_ended);
+  }
+  if (mark.done) ++counts_.lanes_done;
+  lanes_.erase(at);
+}
+
+void ClientCore::Finish(const GrantName& grant, Cursor upto, bool ended) {
+  finishes_.try_emplace(grant, FinishOut{{grant.lane, grant.from, grant.fence, upto, ended}, 0});
+  ++finishes_made_;
+}
+
+// ---- epochs
+
+void ClientCore::Apply(const event::StartEpoch& start) {
+  epoch_ = start.epoch;
+  epoch_ended_ = false;
+  gone_.clear();
+}
+
+void ClientCore::Apply(const event::Close&) {
+  if (job_.consumer != ConsumerId{}) {
+    msg::Leave leave{job_.job, job_.consumer, {}, {}};
+    for (const auto& [name, finish] : finishes_) leave.finished.push_back(finish.finish);
+    Do(action::SendDispatcher{std::move(leave)});
+  }
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
+  for (const WorkerId worker : workers_.Linked()) Do(action::CloseWorker{worker});
+  for (auto& [handle, block] : blocks_) {
+    if (!std::exchange(block.released, true)) Do(action::Release{handle});
+  }
+  lanes_.clear();
+  phase_ = Phase::kClosed;
+}
+
+// ---- beats
+
+uint32_t ClientCore::OpenTarget() const { return std::max(kOpenLanes, job_.layout.batch == 0 ? 1u : job_.layout.mix); }
+
+ClientCore::News ClientCore::CurrentNews() const {
+  News news;
+  news.epoch = epoch_;
+  news.finishes = finishes_made_;
+  uint32_t live = 0;
+  uint64_t left = 0;
+  for (const auto& [name, lane] : lanes_) {
+    if (lane.leaving || name.lane.epoch != epoch_) continue;
+    if (lane.state != LaneState::kEnded) ++live;
+    left += lane.mark.left_rows;
+  }
+  const uint32_t target = OpenTarget() + kSpareGrants;
+  news.want = epoch_ended_ || live >= target ? 0 : target - live;
+  const uint64_t whole = std::max<uint64_t>(job_.layout.batch, 1);
+  news.idle = live == 0 && left < whole;
+  news.tail_rows = news.idle ? left : 0;
+  return news;
+}
+
+void ClientCore::BeatIfDue() {
+  if (!dispatcher_up_) return;
+  const bool late = now_ >= last_beat_ + kHeartbeatEvery;
+  const bool outstanding = answered_ < serial_;
+  const News news = CurrentNews();
+  if (beat_now_ || late || (!outstanding && news != said_)) SendBeat(news);
+}
+
+void ClientCore::SendBeat(const News& news) {
+  ++serial_;
+  beat_now_ = false;
+  last_beat_ = now_;
+  said_ = news;
+  sent_[serial_] = now_;
+  Do(action::SendDispatcher{MakeBeat(news)});
+}
+
+msg::Beat ClientCore::MakeBeat(const News& news) {
+  msg::Beat beat;
+  beat.job = job_.job;
+  beat.consumer = job_.consumer;
+  beat.generation = job_.generation;
+  beat.serial = serial_;
+  beat.epoch = epoch_;
+  beat.holds = Holds();
+  for (auto& [name, finish] : finishes_) {
+    if (finish.carried == 0) finish.carried = serial_;
+    beat.finished.push_back(finish.finish);
+  }
+  beat.want = news.want;
+  beat.idle = news.idle;
+  beat.tail_rows = news.tail_rows;
+  beat.rows = totals_.rows;
+  beat.bytes = arrived_bytes_;
+  beat.wait_ns = static_cast<uint64_t>(totals_.waited.count());
+  return beat;
+}
+
+std::vector<msg::Hold> ClientCore::Holds() const {
+  std::vector<msg::Hold> holds;
+  for (const auto& [name, lane] : lanes_) {
+    if (lane.dropped) continue;
+    const bool open = lane.state == LaneState::kOpen || lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff;
+    holds.push_back({name.lane, name.from, name.fence, lane.mark.asked, open, lane.mark.left_rows});
+  }
+  return holds;
+}
+
+// ---- time
+
+TimePoint ClientCore::NextWake() const {
+  TimePoint wake = now_ + kHeartbeatEvery;
+  const auto earlier = [&](TimePoint at) { wake = std::min(wake, std::max(at, now_)); };
+  if (phase_ == Phase::kJoining) {
+    if (dispatcher_up_) earlier(join_sent_ ? *join_sent_ + kSilence : join_at_);
+    return wake;
+  }
+  if (dispatcher_up_) earlier(last_beat_ + kHeartbeatEvery);
+  for (const auto& [name, lane] : lanes_) {
+    if (lane.state == LaneState::kBackoff) earlier(lane.retry_at);
+  }
+  // Unreachable workers matter only to lanes that have no place.
+  const bool unplaced = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.state == LaneState::kSpare; });
+  if (const auto retry = workers_.NextRetry(); retry && unplaced) earlier(*retry);
+  return wake;
+}
+
+void ClientCore::SetTimerIfChanged() {
+  const TimePoint wake = NextWake();
+  if (timer_ && *timer_ <= wake && *timer_ > now_) return;
+  timer_ = wake;
+  Do(action::SetTimer{wake});
+}
+
+bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
+  struct Visitor {
+    Shelf& shelf;
+    bool operator()(const action::JoinedJob& a) const { return shelf.Configure(a.joined.layout, a.joined.epoch), true; }
+    bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from), true; }
+    bool operator()(const action::ShelfOpen& a) const { return shelf.SetOpen(a.grant, a.open), true; }
+    bool operator()(const action::ShelfPut& a) const { return shelf.Put(a.grant, a.block), true; }
+    bool operator()(const action::ShelfEnd& a) const { return shelf.End(a.grant, a.end), true; }
+    bool operator()(const action::ShelfRemove& a) const { return shelf.Remove(a.grant), true; }
+    bool operator()(const action::ShelfLease& a) const { return shelf.SetLease(a.until), true; }
+    bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch), true; }
+    bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
+    bool operator()(const action::SendDispatcher&) const { return false; }
+    bool operator()(const action::ConnectWorker&) const { return false; }
+    bool operator()(const action::CloseWorker&) const { return false; }
+    bool operator()(const action::SendWorker&) const { return false; }
+    bool operator()(const action::Release&) const { return false; }
+    bool operator()(const action::SetTimer&) const { return false; }
+  };
+  return std::visit(Visitor{shelf}, action);
+}
+
+}  // namespace penstock

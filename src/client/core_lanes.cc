@@ -1,0 +1,301 @@
+// The workers' side of ClientCore: where lanes are opened, what comes of them, and how many bytes may be on their way.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/constants.h"
+#include "client/core.h"
+
+namespace penstock {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(20);
+constexpr Duration kLongestPause = std::chrono::seconds(1);
+
+// Worth another worker; anything else is the data's or the plan's fault, and the same everywhere.
+bool GoesElsewhere(Code code) {
+  return code == Code::kUnavailable || code == Code::kBusy || code == Code::kDeadline || code == Code::kNotFound || code == Code::kStale ||
+         code == Code::kCancelled;
+}
+
+}  // namespace
+
+void ClientCore::TakeWorkers(const std::vector<msg::WorkerInfo>& workers) {
+  workers_.Update(workers);
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
+    const WorkerBook::Entry* entry = workers_.Find(lane->second.worker);
+    // A worker may have been the last one when it began to drain.
+    if (lane->second.state == LaneState::kOpen && entry != nullptr && entry->info.draining) Reopen(lane);
+  }
+}
+
+void ClientCore::Apply(const event::WorkerUp& up) {
+  workers_.SetLink(up.worker, WorkerBook::Link::kUp);
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
+    if (lane->second.state == LaneState::kConnecting && lane->second.worker == up.worker) OpenOn(lane, up.worker);
+  }
+}
+
+void ClientCore::Apply(const event::WorkerDown& down) {
+  const std::string name = workers_.Name(down.worker);
+  workers_.Lost(down.worker, now_);
+  for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
+    Lane& lane = at->second;
+    if (lane.worker != down.worker || (lane.state != LaneState::kOpen && lane.state != LaneState::kConnecting)) continue;
+    CloseStream(at, false);
+    lane.state = LaneState::kSpare;
+    lane.last_error = Status(down.why).Prefixed(name);
+  }
+}
+
+void ClientCore::Apply(const event::WorkerDraining& draining) {
+  workers_.SetDraining(draining.worker);
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
+    if (lane->second.state == LaneState::kOpen && lane->second.worker == draining.worker) Reopen(lane);
+  }
+}
+
+// Goes on elsewhere after the last whole block, if there is an elsewhere.
+void ClientCore::Reopen(Lanes::iterator lane) {
+  if (lane->second.pinned != WorkerId{} || !workers_.Any(lane->second.pinned)) return;
+  CloseStream(lane, true);
+  lane->second.state = LaneState::kSpare;
+}
+
+// ---- opening
+
+void ClientCore::OpenLanes() {
+  uint32_t active = 0;
+  std::vector<Lanes::iterator> waiting;
+  for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
+    Lane& lane = at->second;
+    if (lane.leaving || at->first.lane.epoch != epoch_ || lane.state == LaneState::kEnded) continue;
+    if (lane.state == LaneState::kBackoff && lane.retry_at <= now_) lane.state = LaneState::kSpare;
+    if (lane.state == LaneState::kSpare) {
+      waiting.push_back(at);
+    } else {
+      ++active;
+    }
+  }
+  // Lanes that were open before come first: their rows are waited for.
+  std::stable_partition(waiting.begin(), waiting.end(), [](const auto& at) { return at->second.opened_before; });
+  for (auto at = waiting.begin(); at != waiting.end() && active < OpenTarget(); ++at) {
+    Place(*at);
+    if ((*at)->second.state != LaneState::kSpare) ++active;
+  }
+}
+
+void ClientCore::Place(Lanes::iterator at) {
+  Lane& lane = at->second;
+  const std::vector<WorkerId> order = workers_.Order(job_.job, at->first.lane, lane.pinned, now_);
+  for (const WorkerId worker : order) {
+    if (lane.tried.contains(worker)) continue;
+    lane.worker = worker;
+    const WorkerBook::Link link = workers_.Find(worker)->link;
+    if (link == WorkerBook::Link::kUp) return OpenOn(at, worker);
+    lane.state = LaneState::kConnecting;
+    if (link == WorkerBook::Link::kConnecting) return;
+    workers_.SetLink(worker, WorkerBook::Link::kConnecting);
+    Do(action::ConnectWorker{workers_.Find(worker)->info});
+    return;
+  }
+  if (lane.tried.empty()) return;  // nobody to ask: the next list or retry brings one
+  lane.tried.clear();
+  lane.state = LaneState::kBackoff;
+  lane.retry_at = now_ + std::min(kLongestPause, kFirstPause * (1 << std::min(lane.attempts++, 6u)));
+}
+
+void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
+  Lane& lane = at->second;
+  if (std::exchange(lane.opened_before, true)) ++counts_.reopened;
+  lane.state = LaneState::kOpen;
+  lane.worker = worker;
+  lane.stream = LaneStream{++last_stream_};
+  streams_[lane.stream] = at->first;
+  lane.credit.outstanding = 0;
+  const uint64_t credit = std::max<uint64_t>(RoomFor(lane), 1);
+  lane.credit.outstanding = static_cast<int64_t>(credit);
+  msg::Open open;
+  open.job = job_.job;
+  open.generation = job_.generation;
+  open.range = {at->first.lane, lane.arrived, lane.to};
+  open.fence = at->first.fence;
+  open.consumer = job_.consumer;
+  open.credit = credit;
+  open.urgent = loop_waits_;
+  Do(action::SendWorker{worker, lane.stream, std::move(open)});
+  Do(action::ShelfOpen{at->first, true});
+}
+
+void ClientCore::CloseStream(Lanes::iterator at, bool tell) {
+  Lane& lane = at->second;
+  if (lane.state != LaneState::kOpen) return;
+  streams_.erase(lane.stream);
+  lane.credit.outstanding = 0;
+  lane.state = LaneState::kSpare;
+  if (tell) Do(action::SendWorker{lane.worker, lane.stream, msg::CloseLane{}});
+  Do(action::ShelfOpen{at->first, false});
+}
+
+ClientCore::Lanes::iterator ClientCore::ByStream(LaneStream stream) {
+  const auto name = streams_.find(stream);
+  return name == streams_.end() ? lanes_.end() : lanes_.find(name->second);
+}
+
+// ---- what a worker says of a lane
+
+void ClientCore::Apply(const event::LaneSays& says) {
+  const auto lane = ByStream(says.stream);
+  if (lane == lanes_.end()) return;
+  if (const auto* ended = std::get_if<msg::LaneEnded>(&says.what)) return LaneOver(lane, *ended);
+  const auto* failed = std::get_if<msg::LaneFailed>(&says.what);
+  Status error = failed != nullptr ? failed->error : std::get<msg::Refused>(says.what).error;
+  CloseStream(lane, false);
+  LaneTrouble(lane, std::move(error));
+}
+
+void ClientCore::LaneOver(Lanes::iterator at, const msg::LaneEnded& ended) {
+  Lane& lane = at->second;
+  CloseStream(at, false);
+  if (ended.end < lane.arrived || (!ended.lane_ended && ended.end.seq < lane.to)) {
+    return LaneTrouble(at, Status(Code::kInternal, ToString(at->first.lane) + " was said to end at row " + std::to_string(ended.end.seq) + ", and it goes on to " +
+                                                       std::to_string(std::max(lane.arrived.seq, lane.to))));
+  }
+  lane.state = LaneState::kEnded;
+  lane.arrived = ended.end;
+  lane.lane_ended = ended.lane_ended;
+  Do(action::ShelfEnd{at->first, ended.end});
+}
+
+void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {
+  Lane& lane = at->second;
+  lane.tried.insert(lane.worker);
+  lane.last_error = Status(error).Prefixed(workers_.Name(lane.worker));
+  if (GoesElsewhere(error.code())) return;
+  // The same elsewhere? One other worker is asked, so that one bad machine does not end a job.
+  const std::vector<WorkerId> order = workers_.Order(job_.job, at->first.lane, lane.pinned, now_);
+  const bool others = std::any_of(order.begin(), order.end(), [&](WorkerId worker) { return !lane.tried.contains(worker); });
+  if (lane.permanent.ok() && others) {
+    lane.permanent = std::move(error);
+    return;
+  }
+  Status said = std::move(error).Prefixed(ToString(at->first.lane));
+  if (said.detail("lane").empty()) said = std::move(said).With("lane", int64_t{Raw(at->first.lane.lane)});
+  if (said.detail("worker").empty()) said = std::move(said).With("worker", workers_.Name(lane.worker));
+  FailReader(std::move(said));
+}
+
+// ---- blocks and credit
+
+void ClientCore::Apply(const event::BlockArrived& arrived) {
+  const BlockInfo& info = arrived.block.info;
+  const auto at = ByStream(arrived.stream);
+  if (at == lanes_.end()) return Do(action::Release{arrived.block.handle});  // sent before the worker knew that the stream is closed
+  Lane& lane = at->second;
+  blocks_[arrived.block.handle] = {at->first, info.bytes, false};
+  counts_.held_bytes += info.bytes;
+  arrived_bytes_ += info.bytes;
+  largest_block_ = std::max(largest_block_, info.bytes);
+  lane.credit.outstanding -= static_cast<int64_t>(info.bytes);
+  lane.credit.held += info.bytes;
+  if (info.first > lane.arrived || info.end.seq > lane.to) {
+    LetGo(arrived.block.handle);
+    CloseStream(at, true);
+    return LaneTrouble(at, Status(Code::kInternal, ToString(at->first.lane) + " came with rows " + std::to_string(info.first.seq) + " to " +
+                                                       std::to_string(info.end.seq) + " where row " + std::to_string(lane.arrived.seq) + " was next"));
+  }
+  lane.attempts = 0;
+  lane.tried.clear();
+  if (info.end <= lane.arrived) return LetGo(arrived.block.handle);
+  lane.arrived = info.end;
+  loop_waits_ = false;  // it will say so again if this was not enough
+  Do(action::ShelfPut{at->first, arrived.block});
+  FeedCredit(at);
+}
+
+void ClientCore::LetGo(Handle handle) {
+  const auto block = blocks_.find(handle);
+  if (block == blocks_.end() || block->second.released) return;
+  block->second.released = true;
+  released_bytes_ += block->second.bytes;
+  Do(action::Release{handle});
+}
+
+void ClientCore::Apply(const event::Freed& freed) {
+  const auto block = blocks_.find(freed.handle);
+  if (block == blocks_.end()) return;
+  const BlockOut out = block->second;
+  blocks_.erase(block);
+  counts_.held_bytes -= out.bytes;
+  if (out.released) released_bytes_ -= out.bytes;
+  const auto lane = lanes_.find(out.grant);
+  if (lane == lanes_.end()) return;
+  lane->second.credit.held -= out.bytes;
+  FeedCredit(lane);
+}
+
+// What the lane may be given now: up to its window, within the reader's budget, but one block whatever the others hold.
+uint64_t ClientCore::RoomFor(const Lane& lane) const {
+  const uint64_t due = CreditDue(lane.credit, CreditWindow(options_.memory, OpenTarget(), largest_block_));
+  uint64_t promised = counts_.held_bytes;
+  for (const auto& [name, other] : lanes_) promised += other.credit.promised();
+  const uint64_t left = options_.memory > promised ? options_.memory - promised : 0;
+  const bool empty_handed = lane.credit.held == 0 && lane.credit.outstanding <= 0;
+  return empty_handed ? std::max(std::min(due, left), std::min(due, std::max<uint64_t>(largest_block_, 1))) : std::min(due, left);
+}
+
+void ClientCore::FeedCredit(Lanes::iterator at) {
+  Lane& lane = at->second;
+  if (lane.state != LaneState::kOpen) return;
+  const uint64_t bytes = RoomFor(lane);
+  if (bytes == 0) return;
+  lane.credit.outstanding += static_cast<int64_t>(bytes);
+  Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{bytes, {}}});
+}
+
+// The loop waits, and a lane has used its window without making a batch whole: it needs more, if the budget has it.
+void ClientCore::FeedStarved() {
+  if (!loop_waits_) return;
+  const uint64_t block = std::max<uint64_t>(largest_block_, 1);
+  bool starved = false;
+  bool moves = false;
+  for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
+    Lane& lane = at->second;
+    if (lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff) moves = true;
+    if (lane.state != LaneState::kOpen) continue;
+    if (lane.credit.outstanding > 0 || lane.credit.held == 0) {
+      moves = true;
+      continue;
+    }
+    if (counts_.held_bytes + block <= options_.memory) {
+      lane.credit.extra += block;
+      FeedCredit(at);
+    }
+    starved = starved || lane.credit.outstanding <= 0;
+    moves = moves || lane.credit.outstanding > 0;
+  }
+  if (!starved || moves || released_bytes_ > 0) return;
+  FailReader(Status(Code::kTooLarge, "a batch of " + std::to_string(job_.layout.batch) + " rows does not fit this reader's memory of " +
+                                         std::to_string(options_.memory) + " bytes (" + std::to_string(counts_.held_bytes) +
+                                         " are held and it is not whole); raise memory, or make the batch smaller"));
+}
+
+// ---- words
+
+std::string ClientCore::WaitingFor() const {
+  if (phase_ == Phase::kJoining) return waiting_for_.empty() ? "the dispatcher's answer to the join" : waiting_for_;
+  std::string words;
+  for (const auto& [name, lane] : lanes_) {
+    if (lane.leaving || lane.state == LaneState::kEnded || lane.mark.ready_groups > 0) continue;
+    const std::string what = ToString(name.lane);
+    if (lane.state == LaneState::kOpen) return what + " from " + workers_.Name(lane.worker);
+    if (lane.state == LaneState::kConnecting) return workers_.Name(lane.worker) + " to take " + what;
+    const std::string why = lane.last_error.ok() ? "" : " (" + lane.last_error.message() + ")";
+    words = lane.state == LaneState::kBackoff ? "a worker that takes " + what + why : workers_.Any(lane.pinned) ? "a worker for " + what + why : "a worker to be there" + why;
+  }
+  if (!words.empty()) return words;
+  if (!dispatcher_up_) return waiting_for_.empty() ? "the dispatcher" : waiting_for_;
+  return waiting_for_.empty() ? "a grant from the dispatcher" : waiting_for_;
+}
+
+}  // namespace penstock
