@@ -8,5 +8,6 @@ namespace penstock::python {
 void BindPlan(nanobind::module_& m);
 void BindBatch(nanobind::module_& m);
 void BindClient(nanobind::module_& m);
+void BindTFRecord(nanobind::module_& m);
 
 }  // namespace penstock::python

@@ -7,4 +7,5 @@ NB_MODULE(_core, m) {
   penstock::python::BindPlan(m);
   penstock::python::BindBatch(m);
   penstock::python::BindClient(m);
+  penstock::python::BindTFRecord(m);
 }
