@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "dispatcher/store.h"
 #include "penstock/ids.h"
 #include "penstock/status.h"
 #include "wire/messages.h"
@@ -42,10 +43,6 @@ struct TimerFired {};
 using Event = std::variant<PeerMessage, SessionClosed, Answered, TimerFired>;
 
 // ---- actions
-struct Persist {
-  std::string key;
-  std::optional<std::string> value;  // nullopt: the key goes
-};
 struct Send {
   SessionId session{};
   RequestId request{};  // 0: nobody asked
@@ -62,7 +59,7 @@ struct LogLine {
   std::string text;
 };
 struct Actions {
-  std::vector<Persist> persist;   // first all of these, in one transaction…
+  std::vector<Write> persist;     // first all of these, in one transaction…
   std::vector<Send> sends;        // …then these, in order
   std::vector<Ask> asks;
   std::optional<TimePoint> timer;  // TimerFired is wanted then; replaces an earlier wish

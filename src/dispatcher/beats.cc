@@ -1,0 +1,201 @@
+// What consumers say while they read: beats, leaving; and what their silence means.
+#include <algorithm>
+#include <utility>
+
+#include "base/constants.h"
+#include "dispatcher/codec.h"
+#include "dispatcher/core_impl.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+constexpr auto kForgetExpired = 10 * kDispatcherLease;  // then its place in the books goes too
+constexpr size_t kTombstones = 1000;
+
+}  // namespace
+
+Job* DispatcherCore::Impl::FindReading(JobId id, ConsumerId consumer, SessionId session, RequestId request) {
+  auto job = jobs_.find(id);
+  if (job == jobs_.end()) {
+    const bool buried = std::any_of(tombstones_.begin(), tombstones_.end(), [&](const Tombstone& t) { return t.job == id; });
+    Fail(session, request, buried ? Status(Code::kFinished, "the job has finished and was put away")
+                                  : Status(Code::kNotFound, "this dispatcher does not know the job: join again"));
+    return nullptr;
+  }
+  if (job->second.members.contains(consumer)) return &job->second;
+  Fail(session, request, Status(Code::kStale, "this consumer is not a member of job '" + job->second.name +
+                                                  "' any more: its lease ended long ago, or another took its index; join again"));
+  return nullptr;
+}
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::Beat& beat) {
+  Job* job = FindReading(beat.job, beat.consumer, session, request);
+  if (job == nullptr) return;
+  if (beat.generation != job->generation) {
+    return Fail(session, request, Status(Code::kStale, "job '" + job->name + "' was restored to generation " + std::to_string(Raw(job->generation)) +
+                                                           "; this consumer reads generation " + std::to_string(Raw(beat.generation))));
+  }
+  Consumer& consumer = job->members.at(beat.consumer);
+  Changes changes;
+  consumer.heard = now_;
+  consumer.session = session;
+  if (std::exchange(consumer.expired, false)) changes.members.insert(consumer.id);
+  if (beat.serial > consumer.serial) {
+    consumer.serial = beat.serial;
+    if (beat.epoch > consumer.epoch) MoveOn(*job, consumer, beat.epoch, changes);
+    ApplyFinishes(*job, consumer, beat.finished, changes);
+    ApplyHolds(*job, consumer, beat.holds);
+    consumer.want = beat.want;
+    consumer.idle = beat.idle;
+    consumer.tail_rows = beat.tail_rows;
+    consumer.rows = beat.rows;
+    consumer.bytes = beat.bytes;
+    consumer.wait_ns = beat.wait_ns;
+  }
+  dispatcher::Settle(*job, now_, changes);
+  Record(*job, changes);
+  consumer.news = false;
+  Reply(session, request, MakeReply(*job, consumer));
+  SendNews(*job);
+}
+
+// By `break`, or after its END: what it still holds of earlier epochs it shall give back.
+void DispatcherCore::Impl::MoveOn(Job& job, Consumer& consumer, Epoch epoch, Changes& changes) {
+  if (job.epochs != 0 && Raw(epoch) >= job.epochs) return;
+  for (auto& [earlier, state] : job.open) {
+    EpochState::Holder* holder = earlier < epoch ? state.Find(consumer.id) : nullptr;
+    if (holder == nullptr) continue;
+    for (auto& [name, held] : *holder) held.revoked = held.broken = true;
+  }
+  consumer.epoch = epoch;
+  consumer.ended = false;
+  consumer.ending = false;
+  changes.members.insert(consumer.id);
+}
+
+void DispatcherCore::Impl::ApplyFinishes(Job& job, Consumer& consumer, const std::vector<msg::Finish>& finished, Changes& changes) {
+  for (const msg::Finish& finish : finished) {
+    auto state = job.open.find(finish.lane.epoch);
+    if (state == job.open.end()) continue;
+    const std::optional<uint64_t> repeated = state->second.Finish(consumer.id, finish);
+    if (!repeated.has_value()) continue;
+    changes.epochs.insert(finish.lane.epoch);
+    changes.members.insert(consumer.id);
+    job.redelivered += *repeated;
+    changes.job = changes.job || *repeated > 0;
+  }
+}
+
+void DispatcherCore::Impl::ApplyHolds(Job& job, const Consumer& consumer, const std::vector<msg::Hold>& holds) {
+  for (auto& [epoch, state] : job.open) {
+    EpochState::Holder* holder = state.Find(consumer.id);
+    if (holder == nullptr) continue;
+    for (auto& [name, held] : *holder) held.known = false;
+  }
+  for (const msg::Hold& hold : holds) {
+    auto state = job.open.find(hold.lane.epoch);
+    EpochState::Holder* holder = state == job.open.end() ? nullptr : state->second.Find(consumer.id);
+    if (holder == nullptr) continue;
+    auto it = holder->find({hold.lane, hold.grant_from, hold.fence});
+    if (it == holder->end()) continue;
+    it->second.known = true;
+    it->second.asked = std::max(it->second.asked, hold.asked);
+    it->second.open = hold.open;
+    it->second.ready_rows = hold.ready_rows;
+  }
+}
+
+msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, const Consumer& consumer) const {
+  msg::BeatReply reply;
+  reply.serial = consumer.serial;
+  reply.generation = job.generation;
+  reply.lease_ms = static_cast<uint32_t>(std::chrono::milliseconds(kClientLease).count());
+  for (const auto& [epoch, state] : job.open) {
+    const EpochState::Holder* holder = state.Find(consumer.id);
+    if (holder == nullptr) continue;
+    for (const auto& [name, held] : *holder) {
+      reply.grants.push_back(ToGrant(name, held));
+      if (held.revoked) reply.revoke.push_back(ToGrant(name, held));
+    }
+  }
+  reply.epoch = consumer.epoch;
+  reply.end = consumer.ended || consumer.epoch < job.first_open;
+  reply.epoch_done = consumer.epoch < job.first_open;
+  reply.workers = WorkerList();
+  reply.waiting_for = WaitingFor(job, consumer, now_, reply.workers.size());
+  return reply;
+}
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::Leave& leave) {
+  auto job = jobs_.find(leave.job);
+  if (job != jobs_.end() && job->second.members.contains(leave.consumer)) {
+    Changes changes;
+    Consumer& consumer = job->second.members.at(leave.consumer);
+    ApplyFinishes(job->second, consumer, leave.finished, changes);
+    ApplyHolds(job->second, consumer, leave.holds);
+    Log(consumer.name + " left job '" + job->second.name + "'");
+    RemoveMember(job->second, leave.consumer, changes);
+    dispatcher::Settle(job->second, now_, changes);
+    Record(job->second, changes);
+    SendNews(job->second);
+  }
+  Reply(session, request, msg::Done{});
+}
+
+void DispatcherCore::Impl::RemoveMember(Job& job, ConsumerId id, Changes& changes) {
+  for (auto& [epoch, state] : job.open) {
+    if (state.GiveBackAll(id, false)) changes.epochs.insert(epoch);
+  }
+  job.members.erase(id);
+  changes.members.insert(id);
+}
+
+void DispatcherCore::Impl::ExpireMembers(Job& job) {
+  Changes changes;
+  std::vector<ConsumerId> forget;
+  for (auto& [id, consumer] : job.members) {
+    if (consumer.expired && now_ - consumer.heard > kForgetExpired) forget.push_back(id);
+    if (consumer.expired || now_ - consumer.heard <= kDispatcherLease) continue;
+    consumer.expired = true;
+    consumer.idle = consumer.ending = false;
+    consumer.want = 0;
+    changes.members.insert(id);
+    for (auto& [epoch, state] : job.open) {
+      if (state.GiveBackAll(id, true)) changes.epochs.insert(epoch);
+    }
+    Log(consumer.name + " of job '" + job.name + "' was silent for its lease: its lanes go to others, from what it last said it had delivered",
+        LogLine::Level::kWarn);
+  }
+  for (ConsumerId id : forget) RemoveMember(job, id, changes);
+  Record(job, changes);
+}
+
+// A job goes when nobody reads it and nobody can come back to it: it has finished, or it has no name to be found by.
+void DispatcherCore::Impl::CollectJobs() {
+  for (auto it = jobs_.begin(); it != jobs_.end();) {
+    Job& job = it->second;
+    const bool read = std::any_of(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.expired; });
+    if (read || !(job.finished() || job.anonymous)) {
+      ++it;
+      continue;
+    }
+    Bury(job);
+    it = jobs_.erase(it);
+  }
+}
+
+void DispatcherCore::Impl::Bury(Job& job) {
+  Put(JobKey(job.id), std::nullopt);
+  Put(InputsKey(job.id), std::nullopt);
+  for (const auto& [epoch, state] : job.open) Put(EpochKey(job.id, epoch), std::nullopt);
+  for (const auto& [id, member] : job.members) Put(MemberKey(job.id, id), std::nullopt);
+  tombstones_.push_back({next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, job.finished() ? "finished" : "left by all its consumers"});
+  Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));
+  if (tombstones_.size() > kTombstones) {
+    Put(TombstoneKey(tombstones_.front().ordinal), std::nullopt);
+    tombstones_.pop_front();
+  }
+  Log("job '" + job.name + "' " + tombstones_.back().outcome);
+}
+
+}  // namespace penstock::dispatcher

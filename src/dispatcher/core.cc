@@ -1,0 +1,131 @@
+#include "dispatcher/core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dispatcher/codec.h"
+#include "dispatcher/core_impl.h"
+
+namespace penstock::dispatcher {
+namespace {
+constexpr auto kTick = std::chrono::milliseconds(250);  // leases are coarse: looking four times a second is enough
+}  // namespace
+
+void Actions::Clear() {
+  persist.clear();
+  sends.clear();
+  asks.clear();
+  timer.reset();
+  log.clear();
+}
+
+DispatcherCore::DispatcherCore(CoreOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+DispatcherCore::~DispatcherCore() = default;
+Status DispatcherCore::Restore(TimePoint now, const Snapshot& stored) { return impl_->Restore(now, stored); }
+void DispatcherCore::On(TimePoint now, const Event& event, Actions& out) { impl_->On(now, event, out); }
+Snapshot DispatcherCore::TakeSnapshot() const { return impl_->TakeSnapshot(); }
+bool DispatcherCore::Quiet() const { return impl_->Quiet(); }
+
+void DispatcherCore::Impl::On(TimePoint now, const Event& event, Actions& out) {
+  out.Clear();
+  now_ = now;
+  out_ = &out;
+  std::visit([this](const auto& e) { Handle(e); }, event);
+  CollectJobs();
+  Flush();
+  out.timer = now + kTick;
+  out_ = nullptr;
+}
+
+void DispatcherCore::Impl::Handle(const PeerMessage& event) {
+  std::visit([&](const auto& message) { OnMessage(event.session, event.request, message); }, event.message);
+}
+
+void DispatcherCore::Impl::Handle(const SessionClosed& event) {
+  std::erase_if(joins_, [&](const PendingJoin& pending) { return pending.session == event.session; });
+  for (auto& [id, job] : jobs_) {
+    for (auto& [consumer, member] : job.members) {
+      if (member.session == event.session) member.session = {};
+    }
+  }
+  std::vector<WorkerId> lost;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.session == event.session && !worker.awaited) lost.push_back(id);
+  }
+  for (WorkerId worker : lost) LoseWorker(worker, "its connection ended");
+}
+
+void DispatcherCore::Impl::Handle(const Answered& event) {
+  for (auto& [id, listing] : listings_) {
+    if (listing.ask != event.ask) continue;
+    OnInputs(listing, event.answer);
+    return;
+  }
+}
+
+void DispatcherCore::Impl::Handle(const TimerFired&) {
+  ExpireWorkers();
+  for (auto& [id, job] : jobs_) {
+    ExpireMembers(job);
+    Settle(job);
+  }
+  CheckListings();
+  RetryWaitingJoins();
+}
+
+void DispatcherCore::Impl::Reply(SessionId session, RequestId request, Message message) {
+  out_->sends.push_back({session, request, std::move(message)});
+}
+
+void DispatcherCore::Impl::Fail(SessionId session, RequestId request, Status error) { Reply(session, request, msg::Failed{std::move(error)}); }
+
+void DispatcherCore::Impl::Log(std::string text, LogLine::Level level) { out_->log.push_back({level, std::move(text)}); }
+
+void DispatcherCore::Impl::Put(std::string key, std::optional<std::string> value) { writes_[std::move(key)] = std::move(value); }
+
+void DispatcherCore::Impl::Flush() {
+  for (auto& [key, value] : writes_) out_->persist.push_back({key, std::move(value)});
+  writes_.clear();
+}
+
+void DispatcherCore::Impl::Settle(Job& job) {
+  Changes changes;
+  dispatcher::Settle(job, now_, changes);
+  Record(job, changes);
+  SendNews(job);
+}
+
+void DispatcherCore::Impl::Record(Job& job, const Changes& changes) {
+  if (changes.job) Put(JobKey(job.id), EncodeJob(job));
+  for (Epoch epoch : changes.epochs) {
+    auto state = job.open.find(epoch);
+    Put(EpochKey(job.id, epoch), state == job.open.end() ? std::nullopt : std::optional(EncodeEpoch(state->second)));
+  }
+  for (ConsumerId id : changes.members) {
+    auto member = job.members.find(id);
+    Put(MemberKey(job.id, id), member == job.members.end() ? std::nullopt : std::optional(EncodeMember(job, member->second)));
+  }
+}
+
+// Nobody waits a second for a handover: who has news and a session is told at once.
+void DispatcherCore::Impl::SendNews(Job& job) {
+  for (auto& [id, consumer] : job.members) {
+    if (!std::exchange(consumer.news, false) || consumer.session == SessionId{} || consumer.serial == 0) continue;
+    out_->sends.push_back({consumer.session, RequestId{}, MakeReply(job, consumer)});
+  }
+}
+
+Snapshot DispatcherCore::Impl::TakeSnapshot() const {
+  Snapshot snapshot;
+  for (const auto& [id, plan] : datasets_) snapshot[DatasetKey(id)] = plan;
+  for (const auto& [id, job] : jobs_) {
+    snapshot[JobKey(id)] = EncodeJob(job);
+    snapshot[InputsKey(id)] = EncodeInputs(job.inputs);
+    for (const auto& [epoch, state] : job.open) snapshot[EpochKey(id, epoch)] = EncodeEpoch(state);
+    for (const auto& [consumer, member] : job.members) snapshot[MemberKey(id, consumer)] = EncodeMember(job, member);
+  }
+  for (const Tombstone& tombstone : tombstones_) snapshot[TombstoneKey(tombstone.ordinal)] = EncodeTombstone(tombstone);
+  return snapshot;
+}
+
+}  // namespace penstock::dispatcher

@@ -1,0 +1,133 @@
+// The inside of DispatcherCore, spread over core.cc (events, writes), restore.cc, datasets.cc, joins.cc, beats.cc, workers.cc and status.cc.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dispatcher/core.h"
+#include "dispatcher/settle.h"
+#include "dispatcher/state.h"
+
+namespace penstock::dispatcher {
+
+class DispatcherCore::Impl {
+ public:
+  explicit Impl(CoreOptions options) : options_(std::move(options)) {}
+
+  Status Restore(TimePoint now, const Snapshot& stored);
+  void On(TimePoint now, const Event& event, Actions& out);
+  Snapshot TakeSnapshot() const;
+  bool Quiet() const { return jobs_.empty() && listings_.empty() && joins_.empty(); }
+
+ private:
+  struct PendingJoin {
+    SessionId session{};
+    RequestId request{};
+    msg::Join join;
+    JobId job{};  // a listing, or the job whose dead consumer it waits for
+    TimePoint since;
+  };
+  // A job before its inputs are known.
+  struct Listing {
+    Job job;
+    TimePoint since;
+    std::optional<AskId> ask;
+    WorkerId worker{};         // who was asked
+    std::set<WorkerId> tried;  // and failed
+    Status last_error;
+  };
+
+  // core.cc
+  void Handle(const PeerMessage& event);
+  void Handle(const SessionClosed& event);
+  void Handle(const Answered& event);
+  void Handle(const TimerFired&);
+  void Reply(SessionId session, RequestId request, Message message);
+  void Fail(SessionId session, RequestId request, Status error);
+  void Log(std::string text, LogLine::Level level = LogLine::Level::kInfo);
+  void Put(std::string key, std::optional<std::string> value);
+  void Settle(Job& job);
+  void Record(Job& job, const Changes& changes);
+  void SendNews(Job& job);
+  void Flush();
+
+  // restore.cc
+  Status RestoreOne(const std::string& key, const std::string& value);
+  Status RestoreMember(Job& job, const std::string& value);
+  void AwaitWorkers();
+
+  // datasets.cc
+  void OnMessage(SessionId session, RequestId request, const msg::Register& message);
+  void OnMessage(SessionId session, RequestId request, const msg::GetDataset& message);
+
+  // joins.cc
+  void OnMessage(SessionId session, RequestId request, const msg::Join& message);
+  Status CheckJoin(const msg::Join& join) const;
+  Job* FindJob(const msg::Join& join);
+  Listing* FindListing(const msg::Join& join);
+  void StartListing(SessionId session, RequestId request, const msg::Join& join);
+  void AskForInputs(Listing& listing);
+  void OnInputs(Listing& listing, Result<Message> answer);
+  void OnListed(JobId id, const msg::Inputs& inputs);
+  void FailListing(JobId id, const Status& error);
+  void JoinReady(const PendingJoin& pending, Job& job);
+  bool SeatTaken(const PendingJoin& pending, Job& job);
+  void Admit(const PendingJoin& pending, Job& job);
+  void SendJoined(const PendingJoin& pending, const Job& job, const Consumer& consumer);
+  void CheckListings();
+  void RetryWaitingJoins();
+
+  // beats.cc
+  void OnMessage(SessionId session, RequestId request, const msg::Beat& beat);
+  void OnMessage(SessionId session, RequestId request, const msg::Leave& leave);
+  Job* FindReading(JobId id, ConsumerId consumer, SessionId session, RequestId request);
+  void ApplyFinishes(Job& job, Consumer& consumer, const std::vector<msg::Finish>& finished, Changes& changes);
+  void ApplyHolds(Job& job, const Consumer& consumer, const std::vector<msg::Hold>& holds);
+  void MoveOn(Job& job, Consumer& consumer, Epoch epoch, Changes& changes);
+  msg::BeatReply MakeReply(const Job& job, const Consumer& consumer) const;
+  void ExpireMembers(Job& job);
+  void RemoveMember(Job& job, ConsumerId id, Changes& changes);
+  void CollectJobs();
+  void Bury(Job& job);
+
+  // workers.cc
+  void OnMessage(SessionId session, RequestId request, const msg::WorkerHello& message);
+  void OnMessage(SessionId session, RequestId request, const msg::WorkerBeat& message);
+  void OnMessage(SessionId session, RequestId request, const msg::GetJob& message);
+  void AddReplicas(WorkerId worker);
+  void AddReplica(Job& job, WorkerId worker, Changes& changes);
+  void LoseWorker(WorkerId worker, const std::string& why);
+  void ExpireWorkers();
+  void TellAllWorkersChanged();
+  std::vector<msg::WorkerInfo> WorkerList() const;
+
+  // status.cc
+  void OnMessage(SessionId session, RequestId request, const msg::StatusAsk& message);
+
+  // Whatever else a peer may say is not for a dispatcher.
+  template <class Other>
+  void OnMessage(SessionId session, RequestId request, const Other&) {
+    Fail(session, request, Status(Code::kInvalid, "this message is not for a dispatcher: is the address that of a worker?"));
+  }
+
+  CoreOptions options_;
+  std::map<std::string, std::string> datasets_;  // id -> plan
+  std::map<JobId, Job> jobs_;
+  std::map<JobId, Listing> listings_;
+  std::vector<PendingJoin> joins_;
+  std::map<WorkerId, Worker> workers_;
+  std::deque<Tombstone> tombstones_;
+  uint64_t next_tombstone_ = 1;
+  uint32_t jobs_made_ = 0;  // in this term
+  uint64_t asks_made_ = 0;
+
+  // Of the event being handled.
+  TimePoint now_;
+  Actions* out_ = nullptr;
+  std::map<std::string, std::optional<std::string>> writes_;  // the last one of a key counts
+};
+
+}  // namespace penstock::dispatcher

@@ -1,0 +1,175 @@
+#include "dispatcher/epoch_state.h"
+
+#include <algorithm>
+
+namespace penstock::dispatcher {
+namespace {
+
+Fence Next(Fence fence) { return Fence{Raw(fence) + 1}; }
+
+bool Granted(const ReplicaState& replica, uint32_t lanes, bool ranged) {
+  if (replica.dropped) return true;
+  if (!ranged) return replica.watermark == lanes;
+  return std::all_of(replica.ranged.begin(), replica.ranged.end(), [](const RangedLane& lane) { return lane.ended; });
+}
+
+uint64_t LanesLeft(const ReplicaState& replica, uint32_t lanes, bool ranged) {
+  if (replica.dropped) return 0;
+  if (!ranged) return lanes - replica.watermark;
+  return static_cast<uint64_t>(std::count_if(replica.ranged.begin(), replica.ranged.end(), [](const RangedLane& lane) { return !lane.ended; }));
+}
+
+}  // namespace
+
+msg::Grant ToGrant(const GrantName& name, const Held& held) {
+  return {.range = {.lane = name.lane, .from = held.from, .to = held.to}, .fence = name.fence, .worker = held.worker};
+}
+
+void EpochState::AddReplica(ReplicaId replica, WorkerId worker) {
+  ReplicaState state{.replica = replica, .worker = worker};
+  if (Ranged()) state.ranged.resize(shape_.lanes);
+  replicas_.push_back(std::move(state));
+}
+
+std::set<ConsumerId> EpochState::DropReplica(ReplicaId replica) {
+  std::set<ConsumerId> touched;
+  ReplicaState* state = FindReplica(replica);
+  if (state == nullptr || state->dropped) return touched;
+  state->dropped = true;
+  std::erase_if(pool_, [&](const auto& item) { return item.first.first.replica == replica; });
+  for (auto& [consumer, holder] : holders_) {
+    if (std::erase_if(holder, [&](const auto& item) { return item.first.lane.replica == replica; }) > 0) touched.insert(consumer);
+  }
+  std::erase_if(holders_, [](const auto& item) { return item.second.empty(); });
+  return touched;
+}
+
+bool EpochState::AllGranted() const {
+  return !replicas_.empty() &&
+         std::all_of(replicas_.begin(), replicas_.end(), [&](const ReplicaState& r) { return Granted(r, shape_.lanes, Ranged()); });
+}
+
+bool EpochState::Done() const { return AllGranted() && pool_.empty() && holders_.empty(); }
+
+uint64_t EpochState::Available() const {
+  uint64_t count = pool_.size();
+  for (const ReplicaState& replica : replicas_) count += LanesLeft(replica, shape_.lanes, Ranged());
+  return count;
+}
+
+uint64_t EpochState::LanesDone() const {
+  uint64_t started = 0;
+  for (const ReplicaState& replica : replicas_) started += shape_.lanes - LanesLeft(replica, shape_.lanes, Ranged());
+  std::set<LaneKey> open;
+  for (const auto& [place, piece] : pool_) open.insert(place.first);
+  for (const auto& [consumer, holder] : holders_) {
+    for (const auto& [name, held] : holder) open.insert(name.lane);
+  }
+  return started - std::min<uint64_t>(started, open.size());
+}
+
+msg::Grant EpochState::Hand(ConsumerId consumer, const Piece& piece) {
+  const GrantName name{piece.lane, piece.from.seq, piece.fence};
+  Held held{.from = piece.from, .to = piece.to, .doubtful = piece.doubtful, .asked = piece.from};
+  if (const ReplicaState* replica = FindReplica(piece.lane.replica)) held.worker = replica->worker;
+  holders_[consumer][name] = held;
+  return ToGrant(name, held);
+}
+
+std::optional<msg::Grant> EpochState::TakeFromPool(ConsumerId consumer) {
+  if (pool_.empty()) return std::nullopt;
+  const Piece piece = pool_.begin()->second;
+  pool_.erase(pool_.begin());
+  return Hand(consumer, piece);
+}
+
+std::optional<msg::Grant> EpochState::TakeLane(ConsumerId consumer) {
+  // From the replica that is behind, so that the consumers draw from all of them.
+  ReplicaState* best = nullptr;
+  for (ReplicaState& replica : replicas_) {
+    if (LanesLeft(replica, shape_.lanes, Ranged()) == 0) continue;
+    if (best == nullptr || LanesLeft(replica, shape_.lanes, Ranged()) > LanesLeft(*best, shape_.lanes, Ranged())) best = &replica;
+  }
+  if (best == nullptr) return std::nullopt;
+  Piece piece{.lane = {epoch_, best->replica, LaneId{best->watermark}}, .fence = Fence{1}};
+  if (!Ranged()) {
+    ++best->watermark;
+    return Hand(consumer, piece);
+  }
+  auto lane = best->ranged.end();
+  for (auto it = best->ranged.begin(); it != best->ranged.end(); ++it) {
+    if (!it->ended && (lane == best->ranged.end() || it->next < lane->next)) lane = it;
+  }
+  piece.lane.lane = LaneId{static_cast<uint32_t>(lane - best->ranged.begin())};
+  piece.from = {lane->next, 0};
+  piece.to = lane->next + shape_.range_rows;
+  lane->next = piece.to;
+  return Hand(consumer, piece);
+}
+
+EpochState::Holder* EpochState::Find(ConsumerId consumer) {
+  auto it = holders_.find(consumer);
+  return it == holders_.end() ? nullptr : &it->second;
+}
+
+const EpochState::Holder* EpochState::Find(ConsumerId consumer) const { return const_cast<EpochState*>(this)->Find(consumer); }
+
+std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finish& finish) {
+  Holder* holder = Find(consumer);
+  if (holder == nullptr) return std::nullopt;
+  const GrantName name{finish.lane, finish.grant_from, finish.fence};
+  auto it = holder->find(name);
+  if (it == holder->end()) return std::nullopt;
+  const Held held = it->second;
+  holder->erase(it);
+  if (holder->empty()) holders_.erase(consumer);
+
+  const Cursor upto = std::max(finish.upto, held.from);
+  if (finish.ended) {
+    EndRanged(finish.lane, upto.seq);
+  } else if (upto.seq < held.to) {
+    RestorePiece({.lane = finish.lane, .from = upto, .to = held.to, .fence = Next(name.fence),
+                  .origin = held.broken ? Origin::kBroken : Origin::kKept, .doubtful = held.doubtful});
+  }
+  return held.doubtful ? upto.seq - held.from.seq : 0;
+}
+
+bool EpochState::GiveBackAll(ConsumerId consumer, bool doubtful) {
+  auto it = holders_.find(consumer);
+  if (it == holders_.end()) return false;
+  for (const auto& [name, held] : it->second) {
+    const Cursor from = std::clamp(held.asked, held.from, Cursor{held.to, 0});
+    if (from.seq == held.to) continue;
+    RestorePiece({.lane = name.lane, .from = from, .to = held.to, .fence = Next(name.fence),
+                  .origin = held.broken ? Origin::kBroken : Origin::kKept, .doubtful = doubtful || held.doubtful});
+  }
+  holders_.erase(it);
+  return true;
+}
+
+uint64_t EpochState::DropUnwanted() {
+  uint64_t dropped = std::erase_if(pool_, [](const auto& item) { return item.second.origin == Origin::kBroken; });
+  for (ReplicaState& replica : replicas_) {
+    dropped += LanesLeft(replica, shape_.lanes, Ranged());
+    if (!Ranged()) replica.watermark = shape_.lanes;
+    for (RangedLane& lane : replica.ranged) lane.ended = true;
+  }
+  return dropped;
+}
+
+ReplicaState* EpochState::FindReplica(ReplicaId replica) {
+  for (ReplicaState& state : replicas_) {
+    if (state.replica == replica) return &state;
+  }
+  return nullptr;
+}
+
+void EpochState::EndRanged(LaneKey lane, Seq end) {
+  if (!Ranged()) return;
+  ReplicaState* replica = FindReplica(lane.replica);
+  if (replica == nullptr || Raw(lane.lane) >= replica->ranged.size()) return;
+  replica->ranged[Raw(lane.lane)].ended = true;
+  std::erase_if(pool_, [&](const auto& item) { return item.first.first == lane && item.first.second.seq >= end; });
+}
+
+}  // namespace penstock::dispatcher

@@ -1,0 +1,139 @@
+// What of one epoch of a job was granted to whom, what came back, and what was never granted: see docs/design/shared.md.
+//
+// Pure and small: it knows lanes, pieces, fences and holders, but neither time nor who deserves what. Each row of the epoch is in exactly one
+// of four places: never granted, in the pool, in one consumer's grant, or done.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "penstock/ids.h"
+#include "wire/messages.h"
+
+namespace penstock::dispatcher {
+
+struct GrantName {
+  LaneKey lane;
+  Seq from = 0;
+  Fence fence{};
+  friend auto operator<=>(const GrantName&, const GrantName&) = default;
+};
+
+// Why rows came back: what a loop left by `break` is dropped when nobody else reads the epoch; what was lost with a consumer never is.
+enum class Origin : uint8_t { kKept = 0, kBroken = 1 };
+
+// Rows that wait for a consumer.
+struct Piece {
+  LaneKey lane{};
+  Cursor from{};
+  Seq to = kLaneEnd;
+  Fence fence{};  // of the grant to come
+  Origin origin = Origin::kKept;
+  bool doubtful = false;  // a dead consumer may have delivered some of it
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+// A grant that is out.
+struct Held {
+  Cursor from{};
+  Seq to = kLaneEnd;
+  WorkerId worker{};
+  bool doubtful = false;
+
+  // As the holder's last beat said; not stored.
+  Cursor asked{};
+  bool known = false;  // the holder lists it
+  bool open = false;
+  uint64_t ready_rows = 0;
+  // What the dispatcher wants; not stored.
+  bool revoked = false;
+  bool broken = false;  // the holder has gone on to a later epoch
+
+  // Open or spare: worth handing over, unlike a tail or a lane whose last rows the loop has.
+  bool live() const { return !revoked && (open || (ready_rows == 0 && asked == from)); }
+};
+
+struct RangedLane {
+  Seq next = 0;  // rows before were granted
+  bool ended = false;
+  friend bool operator==(const RangedLane&, const RangedLane&) = default;
+};
+
+// One pass over the dataset; `replicated` has one a worker.
+struct ReplicaState {
+  ReplicaId replica{};
+  WorkerId worker{};  // set where the replica is bound to one
+  bool dropped = false;
+  uint32_t watermark = 0;          // lanes at or above it were never granted; not used where lanes are ranged
+  std::vector<RangedLane> ranged{};  // one a lane, where lanes are granted in ranges
+  friend bool operator==(const ReplicaState&, const ReplicaState&) = default;
+};
+
+struct EpochShape {
+  uint32_t lanes = 0;
+  uint64_t range_rows = 0;  // 0: lanes are granted whole
+};
+
+class EpochState {
+ public:
+  using Holder = std::map<GrantName, Held>;
+
+  EpochState(Epoch epoch, EpochShape shape) : epoch_(epoch), shape_(shape) {}
+
+  Epoch epoch() const { return epoch_; }
+  const std::vector<ReplicaState>& replicas() const { return replicas_; }
+  const std::map<std::pair<LaneKey, Cursor>, Piece>& pool() const { return pool_; }
+  const std::map<ConsumerId, Holder>& holders() const { return holders_; }
+
+  void AddReplica(ReplicaId replica, WorkerId worker);
+  // Its rows will not be delivered any more. Returns who held some.
+  std::set<ConsumerId> DropReplica(ReplicaId replica);
+
+  // Every lane was granted at least once, to its end.
+  bool AllGranted() const;
+  // Everything was delivered, or dropped by rule.
+  bool Done() const;
+  // Grants that could be given now; ranges count as one a lane that has not ended.
+  uint64_t Available() const;
+  uint64_t LanesDone() const;
+
+  std::optional<msg::Grant> TakeFromPool(ConsumerId consumer);
+  std::optional<msg::Grant> TakeLane(ConsumerId consumer);
+
+  // The grants of one consumer; nullptr where it has none.
+  Holder* Find(ConsumerId consumer);
+  const Holder* Find(ConsumerId consumer) const;
+
+  // A holder is done with a grant. Returns how many rows may have been delivered twice; nullopt where it does not hold such a grant.
+  std::optional<uint64_t> Finish(ConsumerId consumer, const msg::Finish& finish);
+  // All of a consumer's grants come back, from its asked marks. Returns whether there were any.
+  bool GiveBackAll(ConsumerId consumer, bool doubtful);
+
+  // Nobody reads this epoch any more: pieces left by `break` and lanes never granted are dropped. Returns how many.
+  uint64_t DropUnwanted();
+
+  // For the store.
+  void RestoreReplica(ReplicaState replica) { replicas_.push_back(std::move(replica)); }
+  void RestorePiece(const Piece& piece) { pool_[{piece.lane, piece.from}] = piece; }
+  void RestoreGrant(ConsumerId consumer, const GrantName& name, const Held& held) { holders_[consumer][name] = held; }
+
+ private:
+  ReplicaState* FindReplica(ReplicaId replica);
+  void EndRanged(LaneKey lane, Seq end);
+  msg::Grant Hand(ConsumerId consumer, const Piece& piece);
+  bool Ranged() const { return shape_.range_rows > 0; }
+
+  Epoch epoch_;
+  EpochShape shape_;
+  std::vector<ReplicaState> replicas_;
+  std::map<std::pair<LaneKey, Cursor>, Piece> pool_;
+  std::map<ConsumerId, Holder> holders_;
+};
+
+msg::Grant ToGrant(const GrantName& name, const Held& held);
+
+}  // namespace penstock::dispatcher

@@ -1,0 +1,315 @@
+#include "dispatcher/settle.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/constants.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+constexpr uint32_t kRangesEach = 2;  // a range past the lane's end costs an open: no more than this ahead
+
+bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence; }
+
+// One round over one job.
+class Settler {
+ public:
+  Settler(Job& job, TimePoint now, Changes& changes) : job_(job), now_(now), changes_(changes) {}
+
+  void Run() {
+    OpenEpochs();
+    for (auto& [epoch, state] : job_.open) {
+      if (!Grantable(epoch)) break;
+      DropUnwanted(state);
+      Serve(state);
+      HandOver(state);
+      End(state);
+    }
+    Retire();
+  }
+
+ private:
+  using Members = std::vector<Consumer*>;
+
+  // ---- epochs
+  void OpenEpochs() {
+    for (const auto& [id, consumer] : job_.members) {
+      if (consumer.expired || consumer.ended || consumer.epoch < job_.first_open) continue;
+      if (Raw(consumer.epoch) > Raw(job_.first_open) + 1 || job_.open.contains(consumer.epoch)) continue;
+      if (job_.epochs != 0 && Raw(consumer.epoch) >= job_.epochs) continue;
+      auto& state = job_.open.emplace(consumer.epoch, EpochState(consumer.epoch, job_.shape())).first->second;
+      if (job_.mode != Mode::kReplicated) state.AddReplica(ReplicaId{0}, WorkerId{});
+      for (const Replica& replica : job_.replicas) state.AddReplica(replica.replica, replica.worker);
+      changes_.epochs.insert(consumer.epoch);
+    }
+  }
+
+  // Lanes of an epoch are granted when all of the one before was, and at most two epochs are open.
+  bool Grantable(Epoch epoch) const {
+    for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) {
+      auto it = job_.open.find(Epoch{e});
+      if (it == job_.open.end() || !it->second.AllGranted()) return false;
+    }
+    return Raw(epoch) <= Raw(job_.first_open) + 1;
+  }
+
+  void Retire() {
+    while (!job_.open.empty() && job_.open.begin()->first == job_.first_open && job_.open.begin()->second.Done()) {
+      const Epoch done = job_.first_open;
+      for (auto& [id, consumer] : job_.members) {
+        if (consumer.epoch == done) Finished(consumer);
+      }
+      job_.open.erase(done);
+      job_.first_open = Epoch{Raw(done) + 1};
+      changes_.epochs.insert(done);
+      changes_.job = true;
+      OpenEpochs();
+    }
+  }
+
+  void Finished(Consumer& consumer) {
+    consumer.news = true;
+    if (consumer.ended) return;
+    consumer.ended = true;
+    consumer.ending = false;
+    changes_.members.insert(consumer.id);
+  }
+
+  // ---- who is there
+  Members Readers(Epoch epoch) {
+    Members readers;
+    for (auto& [id, consumer] : job_.members) {
+      if (!consumer.expired && !consumer.ended && consumer.epoch == epoch) readers.push_back(&consumer);
+    }
+    return readers;
+  }
+
+  // Its word that it is idle counts only if it knew of all its grants when it gave it.
+  bool Idle(const Consumer& consumer) const {
+    if (!consumer.idle) return false;
+    for (const auto& [epoch, state] : job_.open) {
+      const EpochState::Holder* holder = state.Find(consumer.id);
+      if (holder == nullptr) continue;
+      for (const auto& [name, held] : *holder) {
+        if (!held.known) return false;
+      }
+    }
+    return true;
+  }
+
+  size_t HeldBy(const Consumer& consumer) const {
+    size_t count = 0;
+    for (const auto& [epoch, state] : job_.open) {
+      if (const EpochState::Holder* holder = state.Find(consumer.id)) count += holder->size();
+    }
+    return count;
+  }
+
+  // ---- grants
+  void DropUnwanted(EpochState& state) {
+    if (!Readers(state.epoch()).empty()) return;
+    const bool passed = std::any_of(job_.members.begin(), job_.members.end(),
+                                    [&](const auto& item) { return !item.second.expired && item.second.epoch > state.epoch(); });
+    if (!passed) return;
+    const uint64_t dropped = state.DropUnwanted();
+    if (dropped == 0) return;
+    job_.dropped += dropped;
+    changes_.job = true;
+    changes_.epochs.insert(state.epoch());
+  }
+
+  // Those still in the epoch; if there are none, what was orphaned goes to those who have gone on.
+  Members Takers(EpochState& state) {
+    Members takers = Readers(state.epoch());
+    if (takers.empty()) {
+      for (auto& [id, consumer] : job_.members) {
+        if (!consumer.expired && !consumer.ended && consumer.epoch > state.epoch()) takers.push_back(&consumer);
+      }
+    }
+    std::erase_if(takers, [](const Consumer* consumer) { return consumer->ending; });
+    std::sort(takers.begin(), takers.end(), [&](const Consumer* a, const Consumer* b) {
+      return std::make_tuple(!Idle(*a), HeldBy(*a), Raw(a->id)) < std::make_tuple(!Idle(*b), HeldBy(*b), Raw(b->id));
+    });
+    return takers;
+  }
+
+  void Serve(EpochState& state) {
+    if (state.Available() == 0) return;
+    const Members takers = Takers(state);
+    if (takers.empty()) return;
+    const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
+    for (Consumer* consumer : takers) {
+      uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, Idle(*consumer) ? 1 : 0), share);
+      if (job_.shape().range_rows > 0) room = std::min<uint64_t>(room, kRangesEach - std::min<size_t>(kRangesEach, LiveHeld(state, *consumer)));
+      while (room-- > 0 && Give(state, *consumer)) {
+      }
+    }
+  }
+
+  bool Give(EpochState& state, Consumer& consumer) {
+    std::optional<msg::Grant> grant = state.TakeFromPool(consumer.id);
+    if (!grant.has_value()) grant = state.TakeLane(consumer.id);
+    if (!grant.has_value()) return false;
+    if (consumer.want > 0) --consumer.want;
+    consumer.news = true;
+    changes_.members.insert(consumer.id);
+    changes_.epochs.insert(state.epoch());
+    return true;
+  }
+
+  static size_t LiveHeld(const EpochState& state, const Consumer& consumer) {
+    const EpochState::Holder* holder = state.Find(consumer.id);
+    if (holder == nullptr) return 0;
+    return static_cast<size_t>(std::count_if(holder->begin(), holder->end(), [](const auto& item) { return item.second.live(); }));
+  }
+
+  // ---- handover
+  Members Needy(const EpochState& state) {
+    Members needy = Readers(state.epoch());
+    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(*consumer); });
+    return needy;
+  }
+
+  void HandOver(EpochState& state) {
+    size_t needy = Needy(state).size();
+    size_t coming = Coming(state);
+    while (coming < needy && RevokeFromRichest(state)) ++coming;
+  }
+
+  // Grants that are on their way back from those who still read.
+  size_t Coming(const EpochState& state) const {
+    size_t coming = 0;
+    for (const auto& [id, holder] : state.holders()) {
+      auto member = job_.members.find(id);
+      if (member == job_.members.end() || member->second.ending) continue;
+      for (const auto& [name, held] : holder) coming += held.revoked && !held.broken ? 1 : 0;
+    }
+    return coming;
+  }
+
+  bool RevokeFromRichest(EpochState& state) {
+    Consumer* richest = nullptr;
+    for (Consumer* consumer : Readers(state.epoch())) {
+      if (consumer->ending || LiveHeld(state, *consumer) < 2 || Silent(*consumer, now_)) continue;
+      if (richest == nullptr || LiveHeld(state, *consumer) > LiveHeld(state, *richest)) richest = consumer;
+    }
+    if (richest == nullptr) return false;
+    Held* best = nullptr;
+    for (auto& [name, held] : *state.Find(richest->id)) {
+      // A spare first; then the open lane with the fewest rows ready, which would be thrown away.
+      if (!held.live()) continue;
+      if (best == nullptr || std::make_pair(held.open, held.ready_rows) <= std::make_pair(best->open, best->ready_rows)) best = &held;
+    }
+    best->revoked = true;
+    richest->news = true;
+    return true;
+  }
+
+  // ---- END
+  void End(EpochState& state) {
+    Members readers = Readers(state.epoch());
+    if (readers.empty() || !state.AllGranted() || SomebodySilent(state)) return;
+    Members staying = readers;
+    std::erase_if(staying, [](const Consumer* consumer) { return consumer->ending; });
+    if (staying.empty()) {  // those that were to stay are gone: choose again
+      for (Consumer* consumer : readers) consumer->ending = false;
+      staying = readers;
+    }
+    const bool nothing_left = PoolsEmpty(state.epoch());
+    if (nothing_left && Coming(state) == 0) ChooseEnding(staying);
+    for (Consumer* consumer : readers) {
+      if (consumer->ending) TakeTails(*consumer);
+    }
+    if (nothing_left) TellKeeper(state, staying);
+  }
+
+  bool PoolsEmpty(Epoch upto) const {
+    return std::all_of(job_.open.begin(), job_.open.end(), [&](const auto& item) { return item.first > upto || item.second.pool().empty(); });
+  }
+
+  // The grants of one that may be dead come back when its lease ends: until then nobody is sent away.
+  bool SomebodySilent(const EpochState& state) const {
+    return std::any_of(state.holders().begin(), state.holders().end(), [&](const auto& item) {
+      auto member = job_.members.find(item.first);
+      return member != job_.members.end() && Silent(member->second, now_);
+    });
+  }
+
+  // While others are at work every idle one goes; when all are idle, all but the one with most tail rows.
+  void ChooseEnding(const Members& staying) {
+    const bool at_work = std::any_of(staying.begin(), staying.end(), [&](const Consumer* consumer) { return !Idle(*consumer); });
+    const Consumer* keeper = nullptr;
+    if (!at_work) {
+      keeper = *std::max_element(staying.begin(), staying.end(), [](const Consumer* a, const Consumer* b) { return a->tail_rows < b->tail_rows; });
+    }
+    for (Consumer* consumer : staying) {
+      if (consumer != keeper && Idle(*consumer)) consumer->ending = true;
+    }
+  }
+
+  void TakeTails(Consumer& consumer) {
+    bool holds = false;
+    for (auto& [epoch, state] : job_.open) {
+      EpochState::Holder* holder = epoch > consumer.epoch ? nullptr : state.Find(consumer.id);
+      if (holder == nullptr) continue;
+      holds = true;
+      for (auto& [name, held] : *holder) {
+        consumer.news = consumer.news || !held.revoked;
+        held.revoked = true;
+      }
+    }
+    if (!holds) Finished(consumer);
+  }
+
+  // The last reader gets END with its tails: it delivers the one short batch.
+  void TellKeeper(const EpochState& state, const Members& staying) {
+    if (staying.size() != 1 || staying[0]->ending || !Idle(*staying[0]) || Readers(state.epoch()).size() != 1) return;
+    for (const auto& [epoch, other] : job_.open) {
+      if (epoch > state.epoch()) continue;
+      for (const auto& [id, holder] : other.holders()) {
+        if (id != staying[0]->id) return;
+        if (std::any_of(holder.begin(), holder.end(), [](const auto& item) { return item.second.revoked; })) return;
+      }
+    }
+    Finished(*staying[0]);
+  }
+
+  Job& job_;
+  TimePoint now_;
+  Changes& changes_;
+};
+
+}  // namespace
+
+EpochShape Job::shape() const {
+  const Layout& layout = inputs.layout;
+  EpochShape shape{.lanes = layout.lanes};
+  if (layout.serial || layout.lanes < consumers) {
+    // Whole groups, so that only the lane's end leaves a tail.
+    constexpr uint64_t kGroupsARange = 16;
+    shape.range_rows = layout.serial_range != 0 ? layout.serial_range : kGroupsARange * layout.group_rows();
+  }
+  return shape;
+}
+
+void Settle(Job& job, TimePoint now, Changes& changes) { Settler(job, now, changes).Run(); }
+
+std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, size_t workers) {
+  if (workers == 0) return "no worker is registered: start one with `penstock worker --dispatcher ADDRESS`";
+  if (consumer.ended) return "";
+  for (const auto& [epoch, state] : job.open) {
+    if (epoch > consumer.epoch) break;
+    if (epoch == consumer.epoch && state.Find(consumer.id) != nullptr) return "";
+    for (const auto& [id, holder] : state.holders()) {
+      auto member = job.members.find(id);
+      if (member == job.members.end() || !Silent(member->second, now)) continue;
+      return "lanes of consumer " + member->second.name + ", which is silent; they come back when its lease ends";
+    }
+    if (epoch < consumer.epoch) return "epoch " + std::to_string(Raw(epoch)) + ", which other consumers still read";
+  }
+  return "a lane of epoch " + std::to_string(Raw(consumer.epoch)) + ": all are held by other consumers";
+}
+
+}  // namespace penstock::dispatcher

@@ -1,0 +1,61 @@
+// What people see.
+#include <algorithm>
+
+#include "base/constants.h"
+#include "dispatcher/core_impl.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+uint64_t Millis(Duration duration) { return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()); }
+
+msg::StatusJob Describe(const Job& job, TimePoint now) {
+  msg::StatusJob row;
+  row.name = job.name;
+  row.job = job.id;
+  row.dataset = job.dataset;
+  row.mode = job.mode;
+  row.epoch = job.first_open;
+  row.lanes = job.inputs.layout.lanes;
+  row.state = job.finished() ? "finished" : "reading";
+  if (auto state = job.open.find(job.first_open); state != job.open.end()) {
+    row.lanes_done = static_cast<uint32_t>(state->second.LanesDone());
+    for (const auto& [id, holder] : state->second.holders()) row.lanes_open += static_cast<uint32_t>(holder.size());
+  }
+  for (const auto& [id, consumer] : job.members) {
+    row.consumers += consumer.expired ? 0 : 1;
+    row.rows += consumer.rows;
+    row.bytes += consumer.bytes;
+    row.wait_ns += consumer.wait_ns;
+  }
+  if (row.consumers == 0) row.state = "nobody reads it";
+  row.redelivered = job.redelivered;
+  row.age_ms = Millis(now - job.since);
+  return row;
+}
+
+msg::StatusWorker Describe(const Worker& worker, TimePoint now) {
+  const Duration silent = now - worker.heard;
+  std::string state = worker.info.draining ? "draining" : "serving";
+  if (silent > kSilence) state = "silent";
+  return {.worker = worker.info.worker, .address = worker.info.address, .name = worker.name, .pid = worker.pid, .draining = worker.info.draining,
+          .lanes = worker.last.lanes, .used = worker.last.used, .budget = worker.last.budget, .rows = worker.last.rows, .bytes = worker.last.bytes,
+          .rss = worker.last.rss, .cpu_ns = worker.last.cpu_ns, .silent_ms = Millis(silent), .state = std::move(state)};
+}
+
+}  // namespace
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::StatusAsk&) {
+  msg::StatusReply reply{options_.cluster, options_.term, options_.version, {}, {}};
+  for (const auto& [id, listing] : listings_) {
+    reply.jobs.push_back({.name = listing.job.name, .job = id, .dataset = listing.job.dataset, .mode = listing.job.mode,
+                          .state = workers_.empty() ? "waits for a worker to list its inputs" : "listing its inputs"});
+  }
+  for (const auto& [id, job] : jobs_) reply.jobs.push_back(Describe(job, now_));
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.awaited) reply.workers.push_back(Describe(worker, now_));
+  }
+  Reply(session, request, std::move(reply));
+}
+
+}  // namespace penstock::dispatcher

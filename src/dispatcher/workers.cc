@@ -1,0 +1,137 @@
+// Who the workers are. The list lives in memory: a worker says hello again to a dispatcher that does not know it.
+#include <algorithm>
+
+#include "base/constants.h"
+#include "dispatcher/core_impl.h"
+
+namespace penstock::dispatcher {
+namespace {
+constexpr size_t kFinishedTold = 64;
+}  // namespace
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::WorkerHello& hello) {
+  const WorkerId id{hello.incarnation};
+  const bool added = !workers_.contains(id);
+  Worker& worker = workers_[id];
+  worker.info = {.worker = id, .address = hello.address, .unix_socket = hello.unix_socket, .boot_id = hello.boot_id, .netns = hello.netns};
+  worker.awaited = false;
+  worker.session = session;
+  worker.heard = now_;
+  worker.name = hello.name;
+  worker.pid = hello.pid;
+  worker.last.budget = hello.memory;
+  Reply(session, request, msg::WorkerWelcome{id, static_cast<uint32_t>(std::chrono::milliseconds(kWorkerLease).count())});
+  if (added) {
+    Log("worker " + hello.name + " at " + hello.address + " registered");
+    AddReplicas(id);
+  }
+  TellAllWorkersChanged();
+  for (auto& [job, listing] : listings_) AskForInputs(listing);
+}
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::WorkerBeat& beat) {
+  msg::WorkerBeatReply reply;
+  auto it = workers_.find(beat.worker);
+  reply.known = it != workers_.end() && !it->second.awaited;
+  if (reply.known) {
+    Worker& worker = it->second;
+    worker.heard = now_;
+    worker.session = session;
+    worker.last = beat;
+    const bool changed = worker.info.draining != beat.draining;
+    worker.info.draining = beat.draining;
+    if (changed) TellAllWorkersChanged();
+  }
+  const size_t count = std::min(tombstones_.size(), kFinishedTold);
+  for (auto tomb = tombstones_.end() - static_cast<ptrdiff_t>(count); tomb != tombstones_.end(); ++tomb) reply.finished_jobs.push_back(tomb->job);
+  Reply(session, request, std::move(reply));
+}
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::GetJob& message) {
+  auto it = jobs_.find(message.job);
+  if (it == jobs_.end()) {
+    return Fail(session, request, Status(Code::kNotFound, "job " + std::to_string(Raw(message.job)) + " is not known: it has finished or was left"));
+  }
+  const Job& job = it->second;
+  Reply(session, request,
+        msg::JobReply{.job = job.id,
+                      .dataset = job.dataset,
+                      .plan = datasets_.at(job.dataset),
+                      .manifest = job.inputs.manifest,
+                      .seed = job.seed,
+                      .mode = job.mode,
+                      .generation = job.generation});
+}
+
+void DispatcherCore::Impl::AddReplicas(WorkerId worker) {
+  for (auto& [id, job] : jobs_) {
+    if (job.mode != Mode::kReplicated) continue;
+    Changes changes;
+    AddReplica(job, worker, changes);
+    Record(job, changes);
+    Settle(job);
+  }
+}
+
+void DispatcherCore::Impl::AddReplica(Job& job, WorkerId worker, Changes& changes) {
+  const Replica replica{ReplicaId{job.next_replica++}, worker};
+  job.replicas.push_back(replica);
+  changes.job = true;
+  for (auto& [epoch, state] : job.open) {
+    state.AddReplica(replica.replica, worker);
+    changes.epochs.insert(epoch);
+  }
+}
+
+void DispatcherCore::Impl::LoseWorker(WorkerId id, const std::string& why) {
+  auto it = workers_.find(id);
+  if (it == workers_.end()) return;
+  Log("worker " + it->second.name + " at " + it->second.info.address + " is gone: " + why, LogLine::Level::kWarn);
+  workers_.erase(it);
+  for (auto& [job_id, job] : jobs_) {
+    Changes changes;
+    for (const Replica& replica : job.replicas) {
+      if (replica.worker != id) continue;
+      changes.job = true;
+      for (auto& [epoch, state] : job.open) {
+        for (ConsumerId holder : state.DropReplica(replica.replica)) changes.members.insert(holder);
+        changes.epochs.insert(epoch);
+      }
+    }
+    std::erase_if(job.replicas, [&](const Replica& replica) { return replica.worker == id; });
+    Record(job, changes);
+    if (changes.job) Settle(job);
+  }
+  for (auto& [job_id, listing] : listings_) {
+    if (!listing.ask.has_value() || listing.worker != id) continue;
+    listing.ask.reset();
+    AskForInputs(listing);
+  }
+  TellAllWorkersChanged();
+}
+
+void DispatcherCore::Impl::ExpireWorkers() {
+  std::vector<WorkerId> silent;
+  for (const auto& [id, worker] : workers_) {
+    if (now_ - worker.heard > kWorkerLease) silent.push_back(id);
+  }
+  for (WorkerId id : silent) LoseWorker(id, "it was silent for its lease");
+}
+
+// Every consumer opens its lanes by the list it knows.
+void DispatcherCore::Impl::TellAllWorkersChanged() {
+  for (auto& [id, job] : jobs_) {
+    for (auto& [consumer, member] : job.members) member.news = true;
+    SendNews(job);
+  }
+}
+
+std::vector<msg::WorkerInfo> DispatcherCore::Impl::WorkerList() const {
+  std::vector<msg::WorkerInfo> list;
+  for (const auto& [id, worker] : workers_) {
+    if (!worker.awaited) list.push_back(worker.info);
+  }
+  return list;
+}
+
+}  // namespace penstock::dispatcher
