@@ -1,0 +1,46 @@
+"""Real processes for tests, and the check that nothing is left of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from support import data
+from support.cluster import TestCluster
+
+settings.register_profile("penstock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+settings.load_profile("penstock")
+
+os.environ["PENSTOCK_PROGRESS"] = "0"
+for name in ("PENSTOCK_SERVICE", "PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE"):
+    os.environ.pop(name, None)
+
+StartCluster = Callable[..., TestCluster]
+
+
+@pytest.fixture
+def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
+    """start_cluster(workers=2): a dispatcher and workers; ended, and checked to be gone, after the test."""
+    clusters: list[TestCluster] = []
+    shared_memory = set(os.listdir("/dev/shm"))
+
+    def start(workers: int = 2, **options: object) -> TestCluster:
+        directory = tmp_path / f"cluster{len(clusters)}"
+        directory.mkdir()
+        clusters.append(TestCluster(directory, workers=workers, **options))
+        return clusters[-1]
+
+    yield start
+    for cluster in clusters:
+        cluster.stop()
+        assert cluster.running() == [], "processes were left running"
+    assert set(os.listdir("/dev/shm")) <= shared_memory, "shared memory was left behind"
+
+
+@pytest.fixture(scope="session")
+def records(tmp_path_factory: pytest.TempPathFactory) -> data.Records:
+    """64 gzip TFRecord files of rows with ids."""
+    return data.write_records(tmp_path_factory.mktemp("records"), files=64, rows=250)

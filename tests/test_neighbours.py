@@ -1,0 +1,43 @@
+"""penstock shares a process with TensorFlow and torch, whatever was imported first."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import penstock
+import pytest
+
+CORE = Path(penstock._core.__file__)
+
+READS = """
+import penstock
+from penstock.tfrecord import write_tfrecord
+write_tfrecord({path!r}, ({{"id": i}} for i in range(100)), "gzip")
+dataset = penstock.Dataset.from_tfrecord({path!r}).parse_example({{"id": "int64"}}).batch(10)
+for service in ("inline", {address!r}):
+    assert sorted(i for b in dataset.distribute(service) for i in b["id"].tolist()) == list(range(100)), service
+print("read")
+"""
+
+
+def test_the_module_shows_nothing_but_its_init_function() -> None:
+    table = subprocess.run(["nm", "-D", "--defined-only", str(CORE)], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-1] for line in table.splitlines()] == ["PyInit__core"]
+
+
+def test_the_module_needs_only_the_system_s_libraries() -> None:
+    table = subprocess.run(["readelf", "-d", str(CORE)], capture_output=True, text=True, check=True).stdout
+    needed = {line.split("[")[1].split(".so")[0] for line in table.splitlines() if "NEEDED" in line}
+    assert needed <= {"libstdc++", "libgcc_s", "libc", "libm", "ld-linux-x86-64"}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["penstock", "tensorflow", "torch"])), ids=" ".join)
+def test_reading_works_beside_frameworks_in_each_order_of_import(order: "tuple[str, ...]", tmp_path: Path, start_cluster) -> None:  # type: ignore[no-untyped-def]
+    cluster = start_cluster(workers=1)
+    program = "".join(f"import {name}\n" for name in order) + READS.format(path=str(tmp_path / "a.tfrecord.gz"), address=cluster.address)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, check=False, timeout=100
+    )
+    assert (done.returncode, done.stdout.split()[-1:]) == (0, ["read"]), done.stderr[-2000:]
