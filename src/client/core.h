@@ -5,7 +5,8 @@
 // the shelf (shelf.h) what to deliver. What was delivered it learns from the shelf's progress. Blocks are handles here: a block is let go of
 // by Release alone, and its bytes count until Freed says that the memory is gone (the loop may hold a batch longer).
 //
-// Credit: a worker may send while any credit is left, so the last block may overshoot; the debt is worked off first. So a lane always moves.
+// Credit: a worker sends a block that its credit covers, or any one block while all that it sent before was credited again; so a lane moves
+// though its blocks are larger than its window. Bytes of an ended lane are credited, too: the worker counts what its consumers keep.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +25,15 @@
 #include "penstock/ids.h"
 #include "penstock/status.h"
 #include "wire/messages.h"
+#include "wire/session.h"
 
 namespace penstock {
 
-enum class LaneStream : uint32_t {};  // one opening of a lane on a worker, unique in its reader, never used again
+// One opening of a lane on a worker: unique among the readers that share sessions, never used again.
+using LaneStream = StreamId;
+struct StreamNumbers {
+  uint32_t last = 0;
+};
 
 // ---- what happens
 namespace event {
@@ -138,6 +144,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf);
 struct ClientCoreOptions {
   msg::Join join;
   uint64_t memory = 256ULL << 20;  // of blocks: held and on their way
+  std::shared_ptr<StreamNumbers> streams = std::make_shared<StreamNumbers>();
 };
 
 struct ClientCounts {
@@ -181,6 +188,8 @@ class ClientCore {
   };
   struct BlockOut {
     GrantName grant;
+    WorkerId worker{};
+    LaneStream stream{};
     uint64_t bytes = 0;
     bool released = false;
   };
@@ -285,7 +294,6 @@ class ClientCore {
   std::map<GrantName, Cursor> gone_;  // not listed for a while: where to go on if they come back
   std::map<Handle, BlockOut> blocks_;
   WorkerBook workers_;
-  uint32_t last_stream_ = 0;
   uint64_t largest_block_ = 0;
   uint64_t arrived_bytes_ = 0;
   uint64_t released_bytes_ = 0;  // let go of here and not freed yet: the loop holds them

@@ -110,7 +110,7 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   if (std::exchange(lane.opened_before, true)) ++counts_.reopened;
   lane.state = LaneState::kOpen;
   lane.worker = worker;
-  lane.stream = LaneStream{++last_stream_};
+  lane.stream = LaneStream{++options_.streams->last};
   streams_[lane.stream] = at->first;
   lane.credit.outstanding = 0;
   const uint64_t credit = std::max<uint64_t>(RoomFor(lane), 1);
@@ -132,6 +132,7 @@ void ClientCore::CloseStream(Lanes::iterator at, bool tell) {
   if (lane.state != LaneState::kOpen) return;
   streams_.erase(lane.stream);
   lane.credit.outstanding = 0;
+  lane.credit.unreturned = 0;
   lane.state = LaneState::kSpare;
   if (tell) Do(action::SendWorker{lane.worker, lane.stream, msg::CloseLane{}});
   Do(action::ShelfOpen{at->first, false});
@@ -156,6 +157,7 @@ void ClientCore::Apply(const event::LaneSays& says) {
 
 void ClientCore::LaneOver(Lanes::iterator at, const msg::LaneEnded& ended) {
   Lane& lane = at->second;
+  if (lane.credit.unreturned > 0) Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{lane.credit.unreturned, {}}});
   CloseStream(at, false);
   if (ended.end < lane.arrived || (!ended.lane_ended && ended.end.seq < lane.to)) {
     return LaneTrouble(at, Status(Code::kInternal, ToString(at->first.lane) + " was said to end at row " + std::to_string(ended.end.seq) + ", and it goes on to " +
@@ -192,7 +194,7 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
   const auto at = ByStream(arrived.stream);
   if (at == lanes_.end()) return Do(action::Release{arrived.block.handle});  // sent before the worker knew that the stream is closed
   Lane& lane = at->second;
-  blocks_[arrived.block.handle] = {at->first, info.bytes, false};
+  blocks_[arrived.block.handle] = {at->first, lane.worker, arrived.stream, info.bytes, false};
   counts_.held_bytes += info.bytes;
   arrived_bytes_ += info.bytes;
   largest_block_ = std::max(largest_block_, info.bytes);
@@ -229,14 +231,18 @@ void ClientCore::Apply(const event::Freed& freed) {
   counts_.held_bytes -= out.bytes;
   if (out.released) released_bytes_ -= out.bytes;
   const auto lane = lanes_.find(out.grant);
-  if (lane == lanes_.end()) return;
-  lane->second.credit.held -= out.bytes;
-  FeedCredit(lane);
+  if (lane != lanes_.end()) lane->second.credit.held -= out.bytes;
+  if (lane != lanes_.end() && lane->second.state == LaneState::kOpen && lane->second.stream == out.stream) {
+    lane->second.credit.unreturned += out.bytes;
+    return FeedCredit(lane);
+  }
+  const WorkerBook::Entry* worker = workers_.Find(out.worker);
+  if (worker != nullptr && worker->link == WorkerBook::Link::kUp) Do(action::SendWorker{out.worker, out.stream, msg::Credit{out.bytes, {}}});
 }
 
 // What the lane may be given now: up to its window, within the reader's budget, but one block whatever the others hold.
 uint64_t ClientCore::RoomFor(const Lane& lane) const {
-  const uint64_t due = CreditDue(lane.credit, CreditWindow(options_.memory, OpenTarget(), largest_block_));
+  const uint64_t due = CreditDue(lane.credit, CreditWindow(options_.memory, OpenTarget(), largest_block_), std::max<uint64_t>(largest_block_, 1));
   uint64_t promised = counts_.held_bytes;
   for (const auto& [name, other] : lanes_) promised += other.credit.promised();
   const uint64_t left = options_.memory > promised ? options_.memory - promised : 0;
@@ -250,6 +256,7 @@ void ClientCore::FeedCredit(Lanes::iterator at) {
   const uint64_t bytes = RoomFor(lane);
   if (bytes == 0) return;
   lane.credit.outstanding += static_cast<int64_t>(bytes);
+  lane.credit.unreturned -= std::min(bytes, lane.credit.unreturned);
   Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{bytes, {}}});
 }
 
@@ -263,7 +270,7 @@ void ClientCore::FeedStarved() {
     Lane& lane = at->second;
     if (lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff) moves = true;
     if (lane.state != LaneState::kOpen) continue;
-    if (lane.credit.outstanding > 0 || lane.credit.held == 0) {
+    if (lane.credit.covers(block) || lane.credit.held == 0) {
       moves = true;
       continue;
     }
@@ -271,8 +278,8 @@ void ClientCore::FeedStarved() {
       lane.credit.extra += block;
       FeedCredit(at);
     }
-    starved = starved || lane.credit.outstanding <= 0;
-    moves = moves || lane.credit.outstanding > 0;
+    starved = starved || !lane.credit.covers(block);
+    moves = moves || lane.credit.covers(block);
   }
   if (!starved || moves || released_bytes_ > 0) return;
   FailReader(Status(Code::kTooLarge, "a batch of " + std::to_string(job_.layout.batch) + " rows does not fit this reader's memory of " +

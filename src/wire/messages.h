@@ -251,7 +251,7 @@ struct Open {
   bool urgent = false;  // the loop waits for it
   friend bool operator==(const Open&, const Open&) = default;
 };
-struct Credit {  // a worker sends while any is left, so the last block may overshoot: then it owes, and a lane always moves
+struct Credit {  // a worker sends what it covers, or one larger block when all before was credited again; comes for ended lanes, too
   uint64_t bytes = 0;
   std::vector<uint64_t> freed;  // extents that may be reused: segment << 40 | offset / 64
   friend bool operator==(const Credit&, const Credit&) = default;
