@@ -13,6 +13,13 @@ class io_context;
 
 namespace penstock {
 
+// Something that lives on the I/O thread and must let go of its sockets and timers before the thread ends.
+class IoResident {
+ public:
+  virtual ~IoResident() = default;
+  virtual void OnIoStop() = 0;  // on the thread; the last call
+};
+
 class IoThread {
  public:
   explicit IoThread(const std::string& name);  // the thread's name, at most 15 letters
@@ -25,6 +32,8 @@ class IoThread {
   // Runs what was posted before, then ends the thread. Sessions that are still open are dropped without OnClosed. Idempotent; not from this thread.
   void Stop();
   bool OnThread() const;
+  void Add(IoResident& resident);     // on the thread
+  void Remove(IoResident& resident);  // on the thread; not needed after OnIoStop
   asio::io_context& context();
 
  private:
@@ -32,7 +41,7 @@ class IoThread {
   std::unique_ptr<Impl> impl_;
 };
 
-// Calls a function once, later, on the I/O thread. Used and destroyed on that thread, or after Stop.
+// Calls a function once, later, on the I/O thread. Used and destroyed on that thread, or after Stop; never outlives the IoThread.
 class Timer {
  public:
   explicit Timer(IoThread& io);
