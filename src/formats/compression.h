@@ -1,0 +1,44 @@
+// gzip (RFC 1952, any number of members) and zlib (RFC 1950) streams, in and out, by ISA-L.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/byte_source.h"
+#include "penstock/status.h"
+
+namespace penstock {
+
+enum class Compression : uint8_t { kAuto, kNone, kGzip, kZlib };
+std::string_view Name(Compression compression);
+Result<Compression> CompressionFromName(std::string_view name);  // "auto", "none" (or ""), "gzip", "zlib"; TensorFlow's capitals too
+
+// By the magic bytes at the start of a file: kGzip, kZlib or kNone.
+Compression DetectCompression(std::span<const std::byte> head);
+
+// What comes out of the compressed bytes of `in`. Checksums are verified; damage and truncation are errors that name the file and the offset in the
+// compressed bytes. An empty input is an empty stream.
+std::unique_ptr<ByteStream> Inflate(std::unique_ptr<ByteStream> in, Compression compression);
+
+// Compresses piece by piece into a string.
+class Deflater {
+ public:
+  explicit Deflater(Compression compression);  // kGzip or kZlib
+  ~Deflater();
+  Deflater(const Deflater&) = delete;
+  Deflater& operator=(const Deflater&) = delete;
+
+  void Add(std::string_view bytes, std::string& out);  // appends what is ready to `out`
+  void Finish(std::string& out);                       // the last call
+
+ private:
+  struct State;
+  void Run(std::string& out);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace penstock

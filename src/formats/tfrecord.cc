@@ -1,0 +1,228 @@
+#include "formats/tfrecord.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/crc32c.h"
+
+namespace penstock {
+namespace {
+
+template <class T>
+T Load(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+uint32_t MaskedCrcOf(std::string_view bytes) { return MaskedCrc(Crc32c(std::as_bytes(std::span(bytes)))); }
+
+// The length that a header names, if its CRC is right.
+std::optional<uint64_t> HeaderLength(std::string_view header) {
+  if (header.size() < kRecordHeader || Load<uint32_t>(header.data() + 8) != MaskedCrcOf(header.substr(0, 8))) return std::nullopt;
+  return Load<uint64_t>(header.data());
+}
+
+// Whether a record lies whole in these bytes, if its header is right.
+bool SeemsWhole(std::string_view bytes) {
+  constexpr size_t kAround = kRecordHeader + kRecordFooter;
+  return bytes.size() >= kAround && Load<uint64_t>(bytes.data()) <= bytes.size() - kAround;
+}
+
+Result<std::optional<uint64_t>> HeaderAt(const ByteSource& source, uint64_t offset) {
+  std::array<char, kRecordHeader> header{};
+  PENSTOCK_ASSIGN(const size_t read, source.ReadAt(offset, std::as_writable_bytes(std::span(header))));
+  return HeaderLength({header.data(), read});
+}
+
+// Whether behind a record at `offset` with `length` bytes of data there is another header, or the end.
+Result<bool> FollowedWell(const ByteSource& source, uint64_t offset, uint64_t length) {
+  const uint64_t size = source.size();
+  if (length > size || size - length < offset + kRecordHeader + kRecordFooter) return false;
+  const uint64_t next = offset + kRecordHeader + length + kRecordFooter;
+  if (next == size) return true;
+  PENSTOCK_ASSIGN(const std::optional<uint64_t> header, HeaderAt(source, next));
+  return header.has_value();
+}
+
+}  // namespace
+
+Result<uint64_t> FindRecord(const ByteSource& source, uint64_t from, uint64_t to) {
+  constexpr size_t kChunk = 64 * 1024;
+  const uint64_t end = std::min(to, source.size());
+  std::string chunk(kChunk + kRecordHeader - 1, '\0');
+  for (uint64_t start = from; start < end; start += kChunk) {
+    PENSTOCK_ASSIGN(const size_t read, source.ReadAt(start, std::as_writable_bytes(std::span(chunk))));
+    const uint64_t candidates = std::min<uint64_t>({read, kChunk, end - start});
+    for (uint64_t i = 0; i < candidates && i + kRecordHeader <= read; ++i) {
+      if (Load<uint64_t>(chunk.data() + i) > source.size()) continue;  // cheaper than a CRC, and rules out nearly all
+      const std::optional<uint64_t> length = HeaderLength(std::string_view(chunk).substr(i, kRecordHeader));
+      if (!length.has_value()) continue;
+      PENSTOCK_ASSIGN(const bool found, FollowedWell(source, start + i, *length));
+      if (found) return start + i;
+    }
+  }
+  return end;
+}
+
+Result<Compression> DetectRecordCompression(const ByteSource& source) {
+  std::array<char, kRecordHeader> head{};
+  PENSTOCK_ASSIGN(const size_t read, source.ReadAt(0, std::as_writable_bytes(std::span(head))));
+  if (HeaderLength({head.data(), read}).has_value()) return Compression::kNone;
+  return DetectCompression(std::as_bytes(std::span(head.data(), read)));
+}
+
+void AppendRecord(std::string_view data, std::string& out) {
+  std::array<char, kRecordHeader> header{};
+  const uint64_t length = data.size();
+  std::memcpy(header.data(), &length, sizeof length);
+  const uint32_t length_crc = MaskedCrcOf({header.data(), 8});
+  std::memcpy(header.data() + 8, &length_crc, sizeof length_crc);
+  const uint32_t data_crc = MaskedCrcOf(data);
+  out.append(header.data(), header.size()).append(data).append(reinterpret_cast<const char*>(&data_crc), sizeof data_crc);
+}
+
+Result<std::unique_ptr<RecordReader>> RecordReader::Open(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options,
+                                                         uint64_t from, uint64_t to) {
+  if (compression == Compression::kAuto) {
+    PENSTOCK_ASSIGN(compression, DetectRecordCompression(*source));
+  }
+  if (compression != Compression::kNone && (from != 0 || to < source->size())) {
+    return Status(Code::kInvalid, source->name() + " is compressed: it can only be read whole").With("file", source->name());
+  }
+  if (from > 0) {
+    PENSTOCK_ASSIGN(from, FindRecord(*source, from, to));
+  }
+  return std::unique_ptr<RecordReader>(new RecordReader(std::move(source), compression, options, from, to));
+}
+
+RecordReader::RecordReader(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options, uint64_t from, uint64_t to)
+    : source_(std::move(source)),
+      stream_(std::make_unique<SourceStream>(source_, from)),
+      compressed_(compression != Compression::kNone),
+      options_(options),
+      to_(compressed_ ? kToEnd : to),
+      offset_(from) {
+  if (compressed_) stream_ = Inflate(std::move(stream_), compression);
+  edge_checked_ = from > 0 && from >= std::min(to, source_->size());  // no record starts in this range, so none ends it
+}
+
+Result<std::span<const std::string_view>> RecordReader::Next(size_t max) {
+  records_.clear();
+  while (records_.size() < max) {
+    // What was already found stays valid only while nothing more is read.
+    if (!records_.empty() && !SeemsWhole(held())) break;
+    auto length = Header();
+    if (length.ok() && !length->has_value()) break;
+    auto data = length.ok() ? Data(**length) : Result<std::string_view>(length.status());
+    if (!data.ok() && records_.empty()) return data.status();
+    if (!data.ok()) break;
+    records_.push_back(*data);
+    Take(kRecordHeader + data->size() + kRecordFooter);
+    ++record_;
+  }
+  return std::span<const std::string_view>(records_);
+}
+
+Result<uint64_t> RecordReader::Skip(uint64_t n) {
+  records_.clear();
+  for (uint64_t skipped = 0; skipped < n; ++skipped) {
+    PENSTOCK_ASSIGN(const std::optional<uint64_t> length, Header());
+    if (!length.has_value()) return skipped;
+    const uint64_t bytes = kRecordHeader + *length + kRecordFooter;
+    const uint64_t in_window = std::min<uint64_t>(bytes, held().size());
+    if (in_window < bytes) {
+      PENSTOCK_ASSIGN(const uint64_t passed, stream_->Skip(bytes - in_window));
+      if (passed < bytes - in_window) return Error("the file ends inside a record of " + std::to_string(*length) + " bytes");
+    }
+    taken_ += in_window;
+    offset_ += bytes;
+    ++record_;
+  }
+  return n;
+}
+
+Result<bool> RecordReader::Hold(uint64_t bytes) {
+  while (held().size() < bytes) {
+    const size_t rest = held().size();
+    if (taken_ > 0) std::memmove(window_.data(), window_.data() + taken_, rest);
+    taken_ = 0;
+    window_.Truncate(rest);
+    // Twice what is there at most: a length is no reason to allocate before the bytes have come.
+    const size_t room = std::max<size_t>(options_.window, std::min<uint64_t>(bytes, 2 * rest));
+    window_.Reserve(room);
+    std::byte* end = window_.Extend(window_.capacity() - rest);
+    auto read = stream_->Read({end, window_.capacity() - rest});
+    window_.Truncate(rest + (read.ok() ? *read : 0));
+    if (!read.ok()) {
+      return read.status().With("record", std::to_string(record_));
+    }
+    if (*read == 0) return false;
+  }
+  return true;
+}
+
+Result<bool> RecordReader::AtEnd() {
+  if (offset_ >= to_) {
+    if (!edge_checked_) PENSTOCK_TRY(CheckEdge());
+    edge_checked_ = true;
+    return true;
+  }
+  PENSTOCK_ASSIGN(const bool more, Hold(1));
+  return !more;
+}
+
+Result<std::optional<uint64_t>> RecordReader::Header() {
+  PENSTOCK_ASSIGN(const bool end, AtEnd());
+  if (end) return std::optional<uint64_t>();
+  PENSTOCK_ASSIGN(const bool whole, Hold(kRecordHeader));
+  if (!whole) return Error("the file ends inside a record's header");
+  const std::optional<uint64_t> length = HeaderLength(held());
+  if (!length.has_value()) {
+    return Error(record_ == 0 && offset_ == 0 ? "the length's CRC does not match: this is not a TFRecord file, or its compression is another"
+                                              : "the length's CRC does not match: the file is damaged");
+  }
+  if (*length > options_.max_record) {
+    return Error("the record has " + std::to_string(*length) + " bytes, more than the cap of " + std::to_string(options_.max_record));
+  }
+  return length;
+}
+
+Result<std::string_view> RecordReader::Data(uint64_t length) {
+  PENSTOCK_ASSIGN(const bool whole, Hold(kRecordHeader + length + kRecordFooter));
+  if (!whole) return Error("the file ends inside a record of " + std::to_string(length) + " bytes");
+  const std::string_view data = held().substr(kRecordHeader, length);
+  if (options_.verify_crc && Load<uint32_t>(data.data() + length) != MaskedCrcOf(data)) {
+    return Error("the data's CRC does not match: the file is damaged");
+  }
+  return data;
+}
+
+void RecordReader::Take(uint64_t bytes) {
+  taken_ += bytes;
+  offset_ += bytes;
+}
+
+// The range behind this one looks for two valid headers in a row. If the first record there is damaged it would be passed over without a word: so
+// it is this range, which knows where that record starts, that looks.
+Status RecordReader::CheckEdge() const {
+  if (offset_ >= source_->size()) return {};
+  PENSTOCK_ASSIGN(const std::optional<uint64_t> length, HeaderAt(*source_, offset_));
+  if (!length.has_value()) return Error("the length's CRC does not match: the file is damaged");
+  PENSTOCK_ASSIGN(const bool followed, FollowedWell(*source_, offset_, *length));
+  if (!followed) return Error("the file is damaged or ends inside or right behind a record of " + std::to_string(*length) + " bytes");
+  return {};
+}
+
+std::string RecordReader::where() const { return "read " + source_->name() + " at " + stream_->where(); }
+
+Status RecordReader::Error(const std::string& what) const {
+  return Status(Code::kData, source_->name() + " at " + (compressed_ ? "inflated " : "") + "offset " + std::to_string(offset_) + ", record " +
+                                 std::to_string(record_) + ": " + what)
+      .With("file", source_->name())
+      .With("offset", std::to_string(offset_))
+      .With("record", std::to_string(record_));
+}
+
+}  // namespace penstock
