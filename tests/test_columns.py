@@ -5,8 +5,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import penstock
 import pytest
+
+import penstock
 from penstock import Dataset, Ragged, Spec
 
 DTYPES = [

@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import penstock
 import pytest
+
+import penstock
 
 CORE = Path(penstock._core.__file__)
 

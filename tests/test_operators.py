@@ -3,10 +3,11 @@
 from typing import Any
 
 import numpy as np
-import penstock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import penstock
 from model import operators as ops
 from model.plans import Case, plain, plans, sortable, unbatched
 from penstock import Dataset

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import penstock
 import pytest
+
+import penstock
 from penstock import errors
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import StartCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import penstock
+from conftest import StartCluster
 from model.lanes import Span, check_epoch
 from model.plans import Case, plain, plans, sortable
+from penstock import Dataset
 from support.consumers import read_in_processes, read_in_threads
 from support.data import Records, write_records
 from support.waiting import wait_until
-
-import penstock
-from penstock import Dataset
 
 N = 32
 

@@ -10,17 +10,16 @@ from pathlib import Path
 
 from penstock import _binary
 
-STOP_WITHIN = 5.0  # seconds for a server to drain and go; then it is killed
-
 
 class Cluster:
     """Real processes, ended by `stop`. They talk over a Unix socket in a directory of their own, so no port is taken."""
 
-    def __init__(self, workers: int, *, memory: str | None = None, directory: Path | None = None) -> None:
+    def __init__(self, workers: int, *, memory: str | None = None, directory: Path | None = None, token_file: Path | None = None) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.address = f"unix:{self.directory / 'dispatcher.sock'}"
         self._memory = memory
+        self._token = ["--token-file", str(token_file)] if token_file else []
         self.workers: list[subprocess.Popen[bytes]] = []
         self.dispatcher = self.start_dispatcher()
         for _ in range(workers):
@@ -29,12 +28,12 @@ class Cluster:
     def start_dispatcher(self, *flags: str) -> subprocess.Popen[bytes]:
         """Starts it, or starts it again on the same state."""
         state = str(self.directory / "state")
-        self.dispatcher = self._start("dispatcher", "--listen", self.address, "--state-dir", state, *flags)
+        self.dispatcher = self._start("dispatcher", "--listen", self.address, "--state-dir", state, *self._token, *flags)
         return self.dispatcher
 
     def start_worker(self, *flags: str) -> subprocess.Popen[bytes]:
         memory = ["--memory", self._memory] if self._memory else []
-        worker = self._start("worker", "--dispatcher", self.address, "--listen", "127.0.0.1:0", *memory, *flags)
+        worker = self._start("worker", "--dispatcher", self.address, "--listen", "127.0.0.1:0", *self._token, *memory, *flags)
         self.workers.append(worker)
         return worker
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import penstock
 from hypothesis import strategies as st
 
+import penstock
 from model import operators as ops
 
 

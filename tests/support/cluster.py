@@ -11,15 +11,14 @@ from typing import Any
 import penstock
 from penstock import _binary
 from penstock._processes import Cluster
-
 from support.waiting import wait_until
 
 
 class TestCluster(Cluster):
     __test__ = False
 
-    def __init__(self, directory: Path, workers: int, memory: str | None = None) -> None:
-        super().__init__(workers, memory=memory, directory=directory)
+    def __init__(self, directory: Path, workers: int, memory: str | None = None, token_file: Path | None = None) -> None:
+        super().__init__(workers, memory=memory, directory=directory, token_file=token_file)
 
     def connect(self, **options: Any) -> penstock.Service:
         return penstock.connect(self.address, **options)

@@ -1,0 +1,314 @@
+"""Bad input gets an error that names the thing, loses nothing and never hangs."""
+
+import gzip
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock
+from conftest import StartCluster
+from penstock import Dataset, Fixed, Ragged, Var, _binary
+from penstock.tfrecord import write_tfrecord
+from support.cluster import TestCluster, run
+from support.data import write_records
+from support.waiting import wait_until
+
+
+def _read(dataset: Dataset, service: Any = "inline", **options: Any) -> list[Any]:
+    with dataset.distribute(service, **options) as reader:
+        return list(reader)
+
+
+# ---- the service
+
+
+def test_an_unreachable_dispatcher_is_named_within_the_deadline() -> None:
+    begin = time.monotonic()
+    with pytest.raises(penstock.Unavailable, match="127.0.0.1:1"):
+        penstock.connect("penstock://127.0.0.1:1", timeout=0.5)
+    assert time.monotonic() - begin < 3
+
+
+@pytest.mark.parametrize("address", ["penstock://", "nonsense", "host:port", "http://a:1"])
+def test_an_address_that_is_none_is_refused_by_name(address: str) -> None:
+    with pytest.raises(penstock.Invalid, match=address.rsplit("/", maxsplit=1)[-1] or "penstock"):
+        penstock.connect(address, timeout=0.5)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run("dispatcher", "--listen", address)
+    assert done.returncode == 2
+    assert address in done.stderr
+    assert "in use" in done.stderr
+
+
+def test_a_wrong_token_is_refused(start_cluster: StartCluster, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("right")
+    cluster = start_cluster(workers=1, token_file=token)
+    for wrong in ("wrong", ""):
+        with pytest.raises(penstock.PermissionDenied, match="token"):
+            cluster.connect(token=wrong, timeout=5)
+    with cluster.connect(token="right") as service:
+        assert len(_read(Dataset.from_range(5), service)) == 5
+
+
+def _raw_connection(cluster: TestCluster) -> socket.socket:
+    raw = socket.socket(socket.AF_UNIX)
+    raw.settimeout(10)
+    wait_until(lambda: Path(cluster.address[5:]).exists(), "the dispatcher listens")
+    raw.connect(cluster.address[5:])
+    return raw
+
+
+def _is_closed(raw: socket.socket) -> bool:
+    try:
+        while raw.recv(4096):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", os.urandom(4096), b"\xff" * 4096, struct.pack("<IHHIQQ", 0x4B545350, 1, 1, 0, 1 << 62, 1 << 62)],
+    ids=["http", "random", "ones", "huge length"],
+)
+def test_garbage_is_cut_off_and_hurts_nobody(data: bytes, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1)
+    with _raw_connection(cluster) as raw:
+        raw.sendall(data)
+        raw.shutdown(socket.SHUT_WR)
+        assert _is_closed(raw)
+    assert len(_read(Dataset.from_range(5), cluster.address)) == 5
+
+
+def test_a_peer_that_says_nothing_is_cut_off(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1)
+    with _raw_connection(cluster) as raw:
+        assert len(_read(Dataset.from_range(5), cluster.address)) == 5
+        assert _is_closed(raw)
+
+
+def test_no_worker_says_what_is_waited_for(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=0)
+    begin = time.monotonic()
+    with pytest.raises((penstock.Stalled, penstock.Deadline, penstock.Unavailable), match="worker"):
+        _read(Dataset.from_range(5), cluster.address, timeout=1.0)
+    assert time.monotonic() - begin < 10
+
+
+def test_joining_a_finished_job_is_an_error(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1)
+    dataset = Dataset.from_range(5)
+    assert len(_read(dataset, cluster.address, job_name="once")) == 5
+    with pytest.raises(penstock.Finished, match="once"):
+        dataset.distribute(cluster.address, job_name="once")
+
+
+def test_a_job_s_name_stands_for_one_dataset(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1)
+    with Dataset.from_range(5).distribute(cluster.address, job_name="mine"), pytest.raises(penstock.Error, match="mine"):
+        Dataset.from_range(6).distribute(cluster.address, job_name="mine")
+
+
+def test_a_second_consumer_with_the_same_index_is_refused(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1)
+    options: dict[str, Any] = {"job_name": "job", "consumer_index": 1, "num_consumers": 2}
+    with Dataset.from_range(5).distribute(cluster.address, **options), pytest.raises(penstock.Error, match="index 1|consumer 1"):
+        Dataset.from_range(5).distribute(cluster.address, **options)
+
+
+def test_a_second_dispatcher_on_a_state_directory_names_the_first(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=0)
+    with cluster.connect():
+        done = run("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", str(cluster.directory / "state"))
+    assert done.returncode == 2
+    assert str(cluster.dispatcher.pid) in done.stderr
+
+
+def test_an_unwritable_state_directory_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    done = run("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", str(file / "state"))
+    assert done.returncode == 2
+    assert str(file) in done.stderr
+
+
+def test_a_full_disk_stops_the_dispatcher_with_the_reason(tmp_path: Path) -> None:
+    def little_room() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    command = [_binary.path(), "dispatcher", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path / "state")]
+    done = subprocess.run(command, preexec_fn=little_room, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode != 0
+    assert str(tmp_path / "state") in done.stderr
+
+
+# ---- plans
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (Dataset.from_range(5).batch(0), "batch"),
+        (Dataset.from_range(0, 5, 0), "step"),
+        (Dataset.from_range(5).shuffle(0), "buffer_size"),
+        (Dataset.from_range(5).shard(2, 2), "index"),
+        (Dataset.from_range(5).skip(-1), "skip"),
+        (Dataset.from_range(5).parse_example({"id": "int64"}), "parse_example"),
+        (Dataset.from_arrays({"a": [1]}).project(["b"]), "b"),
+        (Dataset.from_range(5).concatenate(Dataset.from_arrays({"a": [1]})), "concatenate"),
+        (Dataset(penstock._core.Plan.over([], "nonsense", {})), "nonsense"),
+        (Dataset(penstock._core.Plan.over([], "range", {"stop": 1, "stpe": 2})), "stpe"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_invalid_plan_is_refused_here_and_by_the_service(dataset: Dataset, words: str, start_cluster: StartCluster) -> None:
+    with pytest.raises(penstock.Invalid, match=words):
+        dataset.explain()
+    with pytest.raises(penstock.Invalid, match=words):
+        _read(dataset)
+
+
+def test_a_plan_of_random_bytes_is_refused() -> None:
+    with pytest.raises(penstock.Invalid):
+        penstock._core.Plan.parse(os.urandom(200))
+
+
+# ---- files
+
+
+@pytest.fixture(params=["inline", "remote"])
+def service(request: pytest.FixtureRequest, start_cluster: StartCluster) -> str:
+    """Errors of the data are the same in this process and from a worker."""
+    return "inline" if request.param == "inline" else start_cluster(workers=1).address
+
+
+def _examples(path: Path, **features: Any) -> Dataset:
+    return Dataset.from_tfrecord(path).parse_example(features or {"id": "int64"})
+
+
+def test_a_missing_file_is_named(service: str, tmp_path: Path) -> None:
+    with pytest.raises(penstock.Error, match="missing.tfrecord"):
+        _read(_examples(tmp_path / "missing.tfrecord"), service)
+
+
+def test_a_pattern_without_files_is_named(service: str, tmp_path: Path) -> None:
+    with pytest.raises(penstock.Error, match=r"none-\*"):
+        _read(_examples(tmp_path / "none-*"), service)
+
+
+def test_a_truncated_gzip_file_is_named(service: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord.gz"
+    write_tfrecord(path, ({"id": i} for i in range(1000)), "gzip")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(penstock.DataError, match="a.tfrecord.gz") as caught:
+        _read(_examples(path), service)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_crc_mismatch_names_file_offset_and_record(compression: Any, service: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, ({"id": i} for i in range(10)))
+    content = bytearray(path.read_bytes())
+    size = len(content) // 10
+    content[3 * size + 14] ^= 1  # inside the data of record 3
+    path.write_bytes(gzip.compress(bytes(content)) if compression == "gzip" else bytes(content))
+    with pytest.raises(penstock.DataError, match="a.tfrecord") as caught:
+        _read(_examples(path), service)
+    assert (caught.value.file, caught.value.offset, caught.value.record) == (str(path), 3 * size, 3)
+
+
+def test_a_file_that_is_no_tfrecord_is_named(service: str, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("hello\n" * 100)
+    with pytest.raises(penstock.DataError, match="text.txt"):
+        _read(_examples(path), service)
+
+
+def test_a_record_that_is_no_example_is_named(service: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(penstock._core.frame_record(b"\xff" * 20))
+    with pytest.raises(penstock.DataError, match="a.tfrecord") as caught:
+        _read(_examples(path), service)
+    assert caught.value.record == 0
+
+
+def test_a_missing_feature_is_named(service: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"id": 1}])
+    with pytest.raises(penstock.DataError, match="label") as caught:
+        _read(_examples(path, label="int64"), service)
+    assert caught.value.file == str(path)
+
+
+def test_a_wrong_dtype_is_named(service: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"id": "one"}])
+    with pytest.raises(penstock.DataError, match=r"id.*int64|int64.*id"):
+        _read(_examples(path), service)
+
+
+def test_a_wrong_number_of_values_is_named(service: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"id": [1, 2, 3]}])
+    with pytest.raises(penstock.DataError, match=r"id.*3|3.*id"):
+        _read(_examples(path, id=Fixed("int64", (2,))), service)
+
+
+def test_a_feature_s_default_and_variable_length_are_kept(service: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"id": 1, "tags": ["a", "b"]}, {"id": 2, "score": [0.5, 1.5]}])
+    dataset = _examples(path, id="int64", tags=Var(bytes), score=Fixed(np.float32, (2,), default=-1.0)).batch(2)
+    (batch,) = _read(dataset, service)
+    assert batch["id"].tolist() == [1, 2]
+    assert isinstance(batch["tags"], Ragged)
+    assert batch["tags"].to_list() == [[b"a", b"b"], []]
+    assert batch["score"].tolist() == [[-1.0, -1.0], [0.5, 1.5]]
+
+
+@pytest.mark.parametrize("feature", ["int32", "float64", np.uint8])
+def test_a_dtype_that_examples_do_not_hold_is_refused_at_once(feature: Any, tmp_path: Path) -> None:
+    with pytest.raises(penstock.Invalid, match="'id'"):
+        _examples(tmp_path / "a", id=feature)
+
+
+def test_a_file_changed_after_the_job_started_is_named(start_cluster: StartCluster, tmp_path: Path) -> None:
+    records = write_records(tmp_path, files=8, rows=2000, payload=4000)
+    cluster = start_cluster(workers=1)
+    with (
+        pytest.raises(penstock.DataError, match="part-00") as caught,
+        records.dataset().batch(8).distribute(cluster.address, memory="4MiB") as reader,
+    ):
+        batches = iter(reader)
+        next(batches)
+        for path in records.files:
+            with open(path, "ab") as file:
+                file.write(b"more")
+        list(batches)
+    assert "changed" in str(caught.value)
+
+
+def test_a_row_larger_than_the_budget_is_an_error_that_names_size_and_flag(start_cluster: StartCluster, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"x": bytes(48 << 20)}])
+    cluster = start_cluster(workers=1, memory="32MiB")
+    with pytest.raises(penstock.TooLarge, match="--memory"):
+        _read(_examples(path, x="string"), cluster.address)
