@@ -43,8 +43,9 @@ class Budget {
 
   // Who is in line and could take what it asked for now.
   std::optional<HolderId> Next() const;
-  // How many bytes the first kMust in line lacks; 0: nobody waits so.
+  // How many bytes the first kMust in line lacks, and who it is; 0: nobody waits so.
   uint64_t ShortOf() const;
+  std::optional<HolderId> FirstMust() const { return must_.empty() ? std::nullopt : std::optional(must_.front().holder); }
 
   bool Fits(uint64_t more) const { return committed_ + more <= capacity_; }
   uint64_t Held(HolderId holder) const;

@@ -1,0 +1,300 @@
+#include "worker/core.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "worker/core_state.h"
+
+namespace penstock::worker {
+namespace {
+
+// Bounded, so that no peer can make it wrap.
+int64_t AddCredit(int64_t credit, uint64_t bytes) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  return std::min(kMost, credit + static_cast<int64_t>(std::min<uint64_t>(bytes, kMost)));
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(CoreOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+WorkerCore::~WorkerCore() = default;
+void WorkerCore::On(TimePoint now, const Event& event, Actions& out) { state_->On(now, event, out); }
+CoreStats WorkerCore::stats() const { return state_->stats(); }
+
+WorkerCore::State::State(CoreOptions options)
+    : options_(std::move(options)),
+      block_cap_(std::max<uint64_t>(options_.memory / 8, 1)),
+      block_target_(std::min(options_.block_target, block_cap_)),
+      // Size classes round a block of exactly the cap up by a quarter at most; that alone does not make it oversize.
+      budget_(options_.memory, block_cap_ + block_cap_ / 4) {}
+
+void WorkerCore::State::On(TimePoint now, const Event& event, Actions& out) {
+  now_ = now;
+  out_ = &out;
+  std::visit([this](const auto& e) { Handle(e); }, event);
+  Settle();
+  out_ = nullptr;
+}
+
+// What was waited for is looked at once an event, after it: no move on the tables ever starts another in its middle.
+void WorkerCore::State::Settle() {
+  while (runs_moved_ || room_freed_) {
+    if (std::exchange(runs_moved_, false)) AdmitAll(wait_range_);
+    if (std::exchange(room_freed_, false)) {
+      AdmitAll(wait_room_);
+      ServeLine();
+    }
+  }
+  ExitIfDrained();
+}
+
+CoreStats WorkerCore::State::stats() const {
+  return {.lanes = static_cast<uint32_t>(lanes_.size()),
+          .tasks = static_cast<uint32_t>(runs_.size()),
+          .blocks_out = ready_blocks_ + sent_.size(),
+          .used = budget_.used(),
+          .committed = budget_.committed(),
+          .rows = rows_,
+          .bytes = bytes_,
+          .draining = drain_until_.has_value()};
+}
+
+OpenLane* WorkerCore::State::Find(LaneNo no) {
+  const auto found = lanes_.find(no);
+  return found == lanes_.end() ? nullptr : &found->second;
+}
+
+void WorkerCore::State::Charge(const ConsumerKey& key, uint64_t more, uint64_t less) {
+  const auto found = consumers_.find(key);
+  if (found == consumers_.end()) return;  // its session is over
+  uint64_t& bytes = found->second.bytes;
+  bytes += more;
+  bytes -= std::min(bytes, less);
+}
+
+// ---- consumers
+
+void WorkerCore::State::Handle(const SessionOpened& event) {
+  sessions_.try_emplace(event.session);
+  if (drain_until_) Do(SendToConsumer{event.session, StreamId{}, msg::Draining{}});
+}
+
+void WorkerCore::State::Handle(const SessionClosed& event) {
+  const auto found = sessions_.find(event.session);
+  if (found == sessions_.end()) return;
+  while (!found->second.lanes.empty()) CloseLane(found->second.lanes.begin()->second);
+  std::erase_if(consumers_, [&](const auto& item) { return item.first.first == event.session; });
+  sessions_.erase(found);
+}
+
+void WorkerCore::State::Handle(const ConsumerSaid& event) {
+  const auto session = sessions_.find(event.session);
+  if (session == sessions_.end()) return;
+  if (const auto* open = std::get_if<msg::Open>(&event.message)) {
+    OnOpen(event.session, event.stream, *open);
+  } else if (const auto* credit = std::get_if<msg::Credit>(&event.message)) {
+    OnCredit(event.session, event.stream, *credit);
+  } else if (std::holds_alternative<msg::CloseLane>(event.message)) {
+    const auto lane = session->second.lanes.find(event.stream);
+    if (lane != session->second.lanes.end()) CloseLane(lane->second);
+  }
+}
+
+void WorkerCore::State::OnCredit(SessionId session_id, StreamId stream, const msg::Credit& credit) {
+  SessionState& session = sessions_.at(session_id);
+  const auto open = session.lanes.find(stream);
+  if (open == session.lanes.end()) {
+    const auto ended = session.ended.find(stream);
+    if (ended == session.ended.end()) return;
+    auto& [consumer, bytes] = ended->second;
+    Charge({session_id, consumer}, 0, std::min(credit.bytes, bytes));
+    consumers_[{session_id, consumer}].reads |= credit.bytes > 0;
+    bytes -= std::min(credit.bytes, bytes);
+    if (bytes == 0) session.ended.erase(ended);
+    return;
+  }
+  const LaneNo no = open->second;
+  OpenLane& lane = lanes_.at(no);
+  lane.credit = AddCredit(lane.credit, credit.bytes);
+  Charge(lane.consumer(), 0, std::min(credit.bytes, lane.uncredited));
+  lane.uncredited -= std::min(credit.bytes, lane.uncredited);
+  consumers_[lane.consumer()].reads |= credit.bytes > 0;
+  Flush(lane);
+  if (OpenLane* still = Find(no)) Work(*still);
+}
+
+void WorkerCore::State::Handle(const BlockFreed& event) {
+  const auto found = sent_.find(event.handle);
+  if (found == sent_.end()) return;
+  const auto [holder, charge] = found->second;
+  sent_.erase(found);
+  budget_.Give(holder, charge);
+  room_freed_ = true;
+  if (OpenLane* lane = Find(LaneNo{Raw(holder) / 2})) Work(*lane);
+}
+
+// ---- jobs
+
+void WorkerCore::State::Handle(const JobKnown& event) {
+  Job& job = jobs_[event.job];
+  job.known = true;
+  job.generation = std::max(job.generation, event.generation);
+  job.group_rows = std::max<uint64_t>(event.group_rows, 1);
+  job.state_bytes = event.state_bytes;
+  std::vector<LaneNo> waiting;
+  for (const auto& [no, lane] : lanes_) {
+    if (lane.open.job == event.job && lane.phase == OpenLane::Phase::kJob) waiting.push_back(no);
+  }
+  for (const LaneNo no : waiting) {
+    if (OpenLane* lane = Find(no)) Admit(*lane);
+  }
+}
+
+void WorkerCore::State::Handle(const JobFailed& event) {
+  std::vector<LaneNo> waiting;
+  for (const auto& [no, lane] : lanes_) {
+    if (lane.open.job == event.job && lane.phase == OpenLane::Phase::kJob) waiting.push_back(no);
+  }
+  for (const LaneNo no : waiting) Refuse(lanes_.at(no), event.error);
+  const auto job = jobs_.find(event.job);
+  if (job != jobs_.end() && !job->second.known) jobs_.erase(job);
+}
+
+void WorkerCore::State::ForgetIfDone(JobId id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end() || !found->second.finished || found->second.lanes > 0) return;
+  std::vector<TaskId> parked;
+  for (const auto& [task, run] : runs_) {
+    if (run.job == id && run.parked()) parked.push_back(task);
+  }
+  for (const TaskId task : parked) StopRun(task);
+  if (found->second.runs > 0) return;
+  jobs_.erase(found);
+  Do(ForgetJob{id});
+}
+
+// ---- the dispatcher
+
+void WorkerCore::State::Handle(const DispatcherUp&) {
+  dispatcher_up_ = true;
+  SendHello();
+}
+
+// Again each second, until there is a welcome.
+void WorkerCore::State::SendHello() {
+  worker_.reset();
+  if (!dispatcher_up_) return;
+  Do(SendToDispatcher{options_.hello});
+  beat_at_ = now_ + kHeartbeatEvery;
+  WakeAt(beat_at_);
+}
+
+void WorkerCore::State::Handle(const DispatcherDown&) {
+  dispatcher_up_ = false;
+  worker_.reset();
+}
+
+void WorkerCore::State::Handle(const DispatcherSaid& event) {
+  if (const auto* welcome = std::get_if<msg::WorkerWelcome>(&event.message)) {
+    worker_ = welcome->worker;
+    SendBeat();
+  } else if (const auto* reply = std::get_if<msg::WorkerBeatReply>(&event.message)) {
+    OnBeatReply(*reply);
+  } else if (const auto* ask = std::get_if<msg::ListInputs>(&event.message)) {
+    Do(ListJobInputs{event.request, *ask});
+  }
+}
+
+void WorkerCore::State::OnBeatReply(const msg::WorkerBeatReply& reply) {
+  if (!reply.known) SendHello();
+  for (const JobId id : reply.finished_jobs) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end() || !job->second.known) continue;
+    job->second.finished = true;
+    ForgetIfDone(id);
+  }
+  if (reply.drain) Drain();
+}
+
+void WorkerCore::State::SendBeat() {
+  if (!dispatcher_up_ || !worker_) return;
+  const CoreStats figures = stats();
+  Do(SendToDispatcher{msg::WorkerBeat{.worker = *worker_,
+                                      .draining = figures.draining,
+                                      .lanes = figures.lanes,
+                                      .used = figures.used,
+                                      .budget = options_.memory,
+                                      .rows = figures.rows,
+                                      .bytes = figures.bytes}});
+  beat_at_ = now_ + kHeartbeatEvery;
+  WakeAt(beat_at_);
+}
+
+// ---- draining
+
+void WorkerCore::State::Handle(const DrainAsked&) { Drain(); }
+
+void WorkerCore::State::Drain() {
+  if (drain_until_) return;
+  drain_until_ = now_ + options_.drain_timeout;
+  WakeAt(*drain_until_);
+  SendBeat();
+  for (const auto& [session, state] : sessions_) Do(SendToConsumer{session, StreamId{}, msg::Draining{}});
+  std::vector<LaneNo> waiting;
+  for (const auto& [no, lane] : lanes_) {
+    if (lane.phase != OpenLane::Phase::kReading) waiting.push_back(no);
+  }
+  for (const LaneNo no : waiting) Refuse(lanes_.at(no), Status(Code::kUnavailable, "this worker is draining; open the lane on another"));
+}
+
+void WorkerCore::State::ExitIfDrained() {
+  if (exiting_ || !drain_until_ || (!lanes_.empty() && now_ < *drain_until_)) return;
+  exiting_ = true;
+  Do(ExitNow{});
+}
+
+// ---- time
+
+void WorkerCore::State::WakeAt(TimePoint at) {
+  if (wake_at_ && *wake_at_ <= at) return;
+  wake_at_ = at;
+  Do(SetTimer{at});
+}
+
+void WorkerCore::State::Handle(const TimerFired&) {
+  wake_at_.reset();
+  if (dispatcher_up_ && beat_at_ <= now_) worker_ ? SendBeat() : SendHello();
+  std::vector<TaskId> expired;
+  for (auto& [task, run] : runs_) {
+    if (run.parked() && run.moved + options_.park_for <= now_) expired.push_back(task);
+  }
+  for (const TaskId task : expired) StopRun(task);
+  std::vector<LaneNo> retry;
+  for (auto& [task, run] : runs_) {
+    if (run.retry_at > TimePoint{} && run.retry_at <= now_) retry.push_back(run.lane);
+  }
+  for (const LaneNo no : retry) {
+    if (OpenLane* lane = Find(no)) Work(*lane);
+  }
+  const std::set<LaneNo> for_room = wait_room_;
+  for (const LaneNo no : for_room) {
+    OpenLane& lane = lanes_.at(no);
+    if (lane.since + options_.room_patience > now_) continue;
+    Refuse(lane, Status(Code::kBusy, "no room in this worker's budget of " + std::to_string(options_.memory) + " bytes now; open the lane elsewhere or later"));
+  }
+  runs_moved_ = true;  // patience with a run may have ended
+  WakeForWaiting();
+}
+
+void WorkerCore::State::WakeForWaiting() {
+  if (dispatcher_up_) WakeAt(beat_at_);
+  if (drain_until_ && !exiting_) WakeAt(std::max(*drain_until_, now_));
+  for (const auto& [task, run] : runs_) {
+    if (run.parked()) WakeAt(run.moved + options_.park_for);
+    if (run.retry_at > now_) WakeAt(run.retry_at);
+  }
+  for (const LaneNo no : wait_room_) WakeAt(lanes_.at(no).since + options_.room_patience);
+}
+
+}  // namespace penstock::worker

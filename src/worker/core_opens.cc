@@ -1,0 +1,226 @@
+// Which lanes come in, which wait, and which give way.
+#include <algorithm>
+#include <utility>
+
+#include "worker/core_state.h"
+
+namespace penstock::worker {
+
+void WorkerCore::State::OnOpen(SessionId session, StreamId stream, const msg::Open& open) {
+  const LaneNo no{next_lane_++};
+  if (!sessions_.at(session).lanes.try_emplace(stream, no).second) return;  // the stream is in use: said twice
+  sessions_.at(session).ended.erase(stream);
+  OpenLane& lane = lanes_[no];
+  lane = {.no = no, .session = session, .stream = stream, .open = open, .since = now_};
+  constexpr uint64_t kMost = uint64_t{1} << 60;
+  lane.credit = static_cast<int64_t>(std::min(open.credit, kMost));
+  ++consumers_[lane.consumer()].lanes;
+  const bool unknown_job = !jobs_.contains(open.job);
+  Job& job = jobs_[open.job];
+  ++job.lanes;
+  if (drain_until_) return Refuse(lane, Status(Code::kUnavailable, "this worker is draining; open the lane on another"));
+  if (unknown_job) return Do(FetchJob{open.job});
+  if (job.known) Admit(lane);
+}
+
+// Everything that may keep the lane from reading, in order. Comes again whenever that may have changed.
+void WorkerCore::State::Admit(OpenLane& lane) {
+  Job& job = jobs_.at(lane.open.job);
+  if (lane.open.generation < job.generation) {
+    return Refuse(lane, Status(Code::kStale, "the job was restored: this lane was opened in generation " + std::to_string(Raw(lane.open.generation)) +
+                                                 ", it is at " + std::to_string(Raw(job.generation)) + " now"));
+  }
+  job.generation = lane.open.generation;
+  if (AnsweredByKnownEnd(lane, job) || !CheckFits(lane, job)) return;
+  Run* parked = ParkedAt(lane);
+  if (parked == nullptr && WaitsForRun(lane)) return;
+  const uint64_t bytes = ReserveOf(job) + (parked == nullptr ? job.state_bytes : 0);
+  const bool first_in_line = wait_room_.empty() || *wait_room_.begin() >= lane.no;
+  if (first_in_line) {
+    while (!budget_.Fits(bytes) && parked == nullptr && DropOldestParked()) {
+    }
+    if (budget_.Fits(bytes)) return Begin(lane, parked);
+  }
+  WaitForRoom(lane, bytes);
+}
+
+bool WorkerCore::State::CheckFits(OpenLane& lane, const Job& job) {
+  const uint64_t bytes = block_target_ + job.state_bytes;
+  if (bytes <= budget_.capacity()) return true;
+  Refuse(lane, Status(Code::kTooLarge, ToString(lane.open.range.lane) + ": its operators hold " + std::to_string(job.state_bytes) +
+                                           " bytes (shuffle buffers, open files), which never fit this worker's budget of " +
+                                           std::to_string(budget_.capacity()) + "; start it with --memory of at least " + std::to_string(bytes * 2)));
+  return false;
+}
+
+bool WorkerCore::State::AnsweredByKnownEnd(OpenLane& lane, const Job& job) {
+  const auto end = job.ended.find(lane.open.range.lane);
+  if (end == job.ended.end() || lane.open.range.from < end->second) return false;
+  lane.over = LaneOver{.end = lane.open.range.from, .lane_ended = true};
+  EndLane(lane);
+  return true;
+}
+
+// The run of this lane that stands where the open begins.
+Run* WorkerCore::State::ParkedAt(const OpenLane& lane) {
+  const auto found = ranged_runs_.find({lane.open.job, lane.open.range.lane});
+  if (!lane.ranged() || found == ranged_runs_.end()) return nullptr;
+  for (const TaskId task : found->second) {
+    Run& run = runs_.at(task);
+    if (run.parked() && run.cursor == lane.open.range.from) return &run;
+  }
+  return nullptr;
+}
+
+// A run on its way to where the open begins, that still moves.
+bool WorkerCore::State::WaitsForRun(OpenLane& lane) {
+  const auto found = ranged_runs_.find({lane.open.job, lane.open.range.lane});
+  if (!lane.ranged() || found == ranged_runs_.end()) return false;
+  const Cursor from = lane.open.range.from;
+  for (const TaskId task : found->second) {
+    const Run& run = runs_.at(task);
+    const bool stops_there = run.parked() || run.to <= from.seq;
+    if (!stops_there || run.cursor > from || run.moved + options_.range_patience <= now_) continue;
+    Enter(lane, OpenLane::Phase::kRange);
+    WakeAt(run.moved + options_.range_patience);
+    return true;
+  }
+  return false;
+}
+
+void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
+  Job& job = jobs_.at(lane.open.job);
+  const GroupId group{Raw(lane.open.job)};
+  lane.reserve = ReserveOf(job);
+  budget_.Open(HolderOf(lane.no), group, lane.reserve);  // Admit saw that it fits
+  const msg::Range& range = lane.open.range;
+  if (run != nullptr) {
+    Do(ExtendLane{run->task, range.to});
+  } else {
+    const TaskId task{next_task_++};
+    run = &runs_[task];
+    *run = {.task = task, .job = lane.open.job, .key = range.lane, .cursor = range.from};
+    ++job.runs;
+    budget_.Open(HolderOf(task), group, job.state_bytes);
+    if (lane.ranged()) ranged_runs_[{run->job, run->key}].push_back(task);
+    Do(StartLane{task, run->job, range.lane, range.from, range.to, block_target_, block_cap_});
+  }
+  run->to = range.to;
+  run->lane = lane.no;
+  run->moved = now_;
+  Enter(lane, OpenLane::Phase::kReading);
+  lane.task = run->task;
+  Work(lane);
+}
+
+// Its consumer waits for it, or has nothing else here.
+bool WorkerCore::State::IsNeeded(const OpenLane& lane) const { return lane.open.urgent || consumers_.at(lane.consumer()).lanes == 1; }
+
+void WorkerCore::State::WaitForRoom(OpenLane& lane, uint64_t bytes) {
+  if (!IsNeeded(lane)) {
+    return Refuse(lane, Status(Code::kBusy, "no room for a lane opened ahead in this worker's budget of " + std::to_string(budget_.capacity()) +
+                                                " bytes; open it elsewhere or later"));
+  }
+  if (lane.phase != OpenLane::Phase::kRoom) {
+    Enter(lane, OpenLane::Phase::kRoom);
+    WakeAt(now_ + options_.room_patience);
+  }
+  if (*wait_room_.begin() == lane.no) MakeRoom(bytes, lane.no, lane.open.urgent);
+}
+
+// Lanes opened ahead give way. Where the last step of one is still out its room comes later: then nobody else is asked before that.
+void WorkerCore::State::MakeRoom(uint64_t bytes, LaneNo keep, bool waited_for) {
+  while (!budget_.Fits(bytes)) {
+    if (DropOldestParked()) continue;
+    if (abandoned_ > 0) return;
+    OpenLane* victim = NextToGiveWay(keep, waited_for);
+    if (victim == nullptr) return;
+    Refuse(*victim, Status(Code::kBusy, "gave way to a lane that another consumer waits for; open it elsewhere or later"));
+  }
+}
+
+bool WorkerCore::State::DropOldestParked() {
+  const Run* oldest = nullptr;
+  for (const auto& [task, run] : runs_) {
+    if (run.parked() && (oldest == nullptr || run.moved < oldest->moved)) oldest = &run;
+  }
+  if (oldest == nullptr) return false;
+  StopRun(oldest->task);
+  return true;
+}
+
+// Of a consumer that does not read first, then of the one with most lanes, the newest. Nobody loses its only lane but who does not read, and
+// that only to somebody who waits.
+OpenLane* WorkerCore::State::NextToGiveWay(LaneNo keep, bool waited_for) {
+  OpenLane* best = nullptr;
+  std::pair<bool, uint32_t> best_rank{};
+  for (auto& [no, lane] : lanes_) {
+    if (no == keep || lane.phase != OpenLane::Phase::kReading || lane.open.urgent) continue;
+    const Consumer& consumer = consumers_.at(lane.consumer());
+    if (consumer.lanes < 2 && !(waited_for && !consumer.reads)) continue;
+    const std::pair<bool, uint32_t> rank{!consumer.reads, consumer.lanes};
+    if (best != nullptr && rank < best_rank) continue;
+    best = &lane;
+    best_rank = rank;
+  }
+  return best;
+}
+
+void WorkerCore::State::AdmitAll(const std::set<LaneNo>& waiting) {
+  const std::vector<LaneNo> copy(waiting.begin(), waiting.end());
+  for (const LaneNo no : copy) {
+    if (OpenLane* lane = Find(no)) Admit(*lane);
+  }
+}
+
+void WorkerCore::State::Enter(OpenLane& lane, OpenLane::Phase phase) {
+  wait_room_.erase(lane.no);
+  wait_range_.erase(lane.no);
+  if (lane.phase != phase) lane.since = now_;
+  lane.phase = phase;
+  if (phase == OpenLane::Phase::kRoom) wait_room_.insert(lane.no);
+  if (phase == OpenLane::Phase::kRange) wait_range_.insert(lane.no);
+}
+
+void WorkerCore::State::Refuse(OpenLane& lane, Status why) {
+  Do(SendToConsumer{lane.session, lane.stream, msg::Refused{std::move(why)}});
+  CloseLane(lane.no);
+}
+
+void WorkerCore::State::Fail(OpenLane& lane, Status why) {
+  Do(SendToConsumer{lane.session, lane.stream, msg::LaneFailed{std::move(why)}});
+  CloseLane(lane.no);
+}
+
+void WorkerCore::State::CloseLane(LaneNo no) {
+  OpenLane& lane = lanes_.at(no);
+  const JobId job = lane.open.job;
+  Discard(lane);
+  if (lane.task != TaskId{}) {
+    Run& run = runs_.at(lane.task);
+    run.lane = {};
+    if (run.stepping) {
+      ++abandoned_;
+      std::erase(ranged_runs_[{run.job, run.key}], run.task);
+    } else {
+      StopRun(run.task);
+    }
+  }
+  Consumer& consumer = consumers_.at(lane.consumer());
+  --consumer.lanes;
+  Charge(lane.consumer(), 0, lane.uncredited);
+  sessions_.at(lane.session).lanes.erase(lane.stream);
+  wait_room_.erase(no);
+  wait_range_.erase(no);
+  budget_.Close(HolderOf(no));
+  --jobs_.at(job).lanes;
+  lanes_.erase(no);
+  room_freed_ = true;
+  ForgetIfDone(job);
+}
+
+uint64_t WorkerCore::State::ReserveOf(const Job& job) const {
+  return std::min(std::max(block_target_, job.largest), block_cap_ + block_cap_ / 4);
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,223 @@
+// Making the lanes work, and sending what they make.
+#include <algorithm>
+#include <utility>
+
+#include "worker/core_state.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr auto kInputRetry = std::chrono::milliseconds(1);
+constexpr size_t kEndedStreams = 256;  // a session remembers so many for late credit
+constexpr size_t kKnownEnds = 4096;    // a job remembers so many
+
+}  // namespace
+
+bool WorkerCore::State::Wants(const OpenLane& lane) const {
+  if (lane.phase != OpenLane::Phase::kReading || lane.over || !lane.ready.empty()) return false;
+  const Run& run = runs_.at(lane.task);
+  return !run.stepping && run.retry_at <= now_;
+}
+
+// One step at a time a lane, and only one block ahead of what credit lets go.
+void WorkerCore::State::Work(OpenLane& lane) {
+  if (!Wants(lane)) {
+    budget_.LeaveLine(HolderOf(lane.no));
+    return;
+  }
+  Run& run = runs_.at(lane.task);
+  const uint64_t bytes = std::max(run.wants, lane.reserve);
+  if (!TakeRoom(lane, run, bytes)) {
+    if (budget_.ShortOf() > 0) room_freed_ = true;  // Settle makes room for who cannot go on
+    return;
+  }
+  run.retry_at = {};
+  run.stepping = true;
+  run.room = bytes;
+  run.charged = HolderOf(lane.no);
+  run.consumer = lane.consumer();
+  const uint64_t priority = consumers_.at(run.consumer).bytes;
+  Charge(run.consumer, bytes, 0);
+  Do(StepLane{run.task, bytes, priority});
+}
+
+bool WorkerCore::State::TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes) {
+  const HolderId holder = HolderOf(lane.no);
+  const Job& job = jobs_.at(lane.open.job);
+  if (budget_.Held(holder) == 0) {
+    if (bytes + job.state_bytes > budget_.capacity()) {
+      const Seq seq = run.cursor.seq;
+      Fail(lane, Status(Code::kTooLarge, ToString(run.key) + ": the row at seq " + std::to_string(seq) + " takes " + std::to_string(bytes) +
+                                             " bytes, which never fit this worker's budget of " + std::to_string(budget_.capacity()) +
+                                             "; start it with --memory of at least " + std::to_string(2 * (bytes + job.state_bytes)))
+                     .With("lane", ToString(run.key))
+                     .With("seq", static_cast<int64_t>(seq))
+                     .With("bytes", static_cast<int64_t>(bytes)));
+      return false;
+    }
+    return budget_.Take(holder, bytes, Budget::Need::kMust);
+  }
+  // Reading ahead is for who reads. Who does not may still get the rest of a group: its loop cannot take a part of one.
+  const bool in_group = lane.rows % job.group_rows != 0;
+  if (lane.credit > 0 && (consumers_.at(lane.consumer()).reads || in_group)) return budget_.Take(holder, bytes, Budget::Need::kAhead);
+  budget_.LeaveLine(holder);
+  return budget_.TakeReserved(holder, bytes);
+}
+
+void WorkerCore::State::Handle(const StepDone& event) {
+  const auto found = runs_.find(event.task);
+  if (found == runs_.end() || !found->second.stepping) return;
+  Run& run = found->second;
+  run.stepping = false;
+  Charge(run.consumer, 0, run.room);
+  const auto* block = std::get_if<BlockToken>(&event.outcome);
+  const uint64_t kept = block != nullptr && run.lane != LaneNo{} ? std::min(block->charge, run.room) : 0;
+  budget_.Give(run.charged, run.room - kept);
+  budget_.Force(HolderOf(run.task), event.state_bytes);
+  room_freed_ = true;
+  if (run.lane == LaneNo{}) return OnAbandoned(run, event.outcome);
+  if (block != nullptr) {
+    OnBlock(run, *block);
+  } else if (const auto* blocked = std::get_if<Blocked>(&event.outcome)) {
+    OnBlocked(run, *blocked);
+  } else if (const auto* over = std::get_if<LaneOver>(&event.outcome)) {
+    OnOver(run, *over);
+  } else {
+    OnStepFailed(run, std::get<Status>(event.outcome));
+  }
+}
+
+void WorkerCore::State::OnAbandoned(Run& run, const StepOutcome& outcome) {
+  if (const auto* block = std::get_if<BlockToken>(&outcome)) Do(ReleaseBlock{block->handle});
+  --abandoned_;
+  const JobId job = run.job;
+  StopRun(run.task);
+  ForgetIfDone(job);
+}
+
+void WorkerCore::State::OnBlock(Run& run, const BlockToken& block) {
+  Job& job = jobs_.at(run.job);
+  job.largest = std::max(job.largest, block.charge);
+  run.cursor = block.info.end;
+  run.moved = now_;
+  run.wants = 0;
+  const LaneNo no = run.lane;
+  OpenLane& lane = lanes_.at(no);
+  lane.ready.push_back(block);
+  ++ready_blocks_;
+  Charge(lane.consumer(), block.info.bytes, 0);
+  Flush(lane);
+  if (OpenLane* still = Find(no)) Work(*still);
+}
+
+void WorkerCore::State::OnBlocked(Run& run, const Blocked& blocked) {
+  OpenLane& lane = lanes_.at(run.lane);
+  if (blocked.on == Waits::kInput) {
+    run.retry_at = now_ + kInputRetry;
+    return WakeAt(run.retry_at);
+  }
+  // More than it was given, whatever it says: asking for the same again would never end.
+  run.wants = std::max(blocked.bytes, run.room + 1);
+  jobs_.at(run.job).largest = std::max(jobs_.at(run.job).largest, run.wants);
+  Work(lane);
+}
+
+void WorkerCore::State::OnOver(Run& run, const LaneOver& over) {
+  OpenLane& lane = lanes_.at(run.lane);
+  run.cursor = over.end;
+  run.moved = now_;
+  run.lane = {};
+  lane.task = {};
+  lane.over = over;
+  if (lane.ranged() && over.lane_ended) {
+    auto& ended = jobs_.at(run.job).ended;
+    if (ended.size() >= kKnownEnds) ended.erase(ended.begin());
+    ended[run.key] = over.end;
+  }
+  if (lane.ranged() && !over.lane_ended) {
+    runs_moved_ = true;  // parked: an open may stand at its cursor
+    WakeAt(now_ + options_.park_for);
+  } else {
+    StopRun(run.task);
+  }
+  Flush(lane);
+}
+
+void WorkerCore::State::OnStepFailed(Run& run, const Status& error) { Fail(lanes_.at(run.lane), error); }
+
+// Sends what credit covers; where nothing of the lane is out, credit of any size lets one block go. Ends the lane after its last.
+void WorkerCore::State::Flush(OpenLane& lane) {
+  while (!lane.ready.empty()) {
+    const BlockToken& block = lane.ready.front();
+    const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
+    if (!covered && (lane.credit <= 0 || lane.uncredited > 0)) return;
+    Do(SendBlock{lane.session, lane.stream, block.handle});
+    sent_.emplace(block.handle, std::pair(HolderOf(lane.no), block.charge));
+    --ready_blocks_;
+    lane.credit -= static_cast<int64_t>(block.info.bytes);
+    lane.uncredited += block.info.bytes;
+    lane.rows += block.info.rows;
+    rows_ += block.info.rows;
+    bytes_ += block.info.bytes;
+    lane.ready.pop_front();
+  }
+  if (lane.over) EndLane(lane);
+}
+
+void WorkerCore::State::EndLane(OpenLane& lane) {
+  Do(SendToConsumer{lane.session, lane.stream, msg::LaneEnded{lane.over->end, lane.over->lane_ended}});
+  auto& ended = sessions_.at(lane.session).ended;
+  if (lane.uncredited > 0) {
+    ended[lane.stream] = {lane.open.consumer, lane.uncredited};
+    lane.uncredited = 0;  // still on the consumer's account
+  }
+  if (ended.size() > kEndedStreams) {
+    const auto& [consumer, bytes] = ended.begin()->second;
+    Charge({lane.session, consumer}, 0, bytes);
+    ended.erase(ended.begin());
+  }
+  CloseLane(lane.no);
+}
+
+void WorkerCore::State::StopRun(TaskId task) {
+  const Run& run = runs_.at(task);
+  const auto ranged = ranged_runs_.find({run.job, run.key});
+  if (ranged != ranged_runs_.end()) {
+    std::erase(ranged->second, task);
+    if (ranged->second.empty()) ranged_runs_.erase(ranged);
+    runs_moved_ = true;
+  }
+  Do(StopLane{task});
+  budget_.Force(HolderOf(task), 0);
+  budget_.Close(HolderOf(task));
+  --jobs_.at(run.job).runs;
+  runs_.erase(task);
+  room_freed_ = true;
+}
+
+// Blocks that were never sent are made again where the lane is opened next.
+void WorkerCore::State::Discard(OpenLane& lane) {
+  for (const BlockToken& block : lane.ready) {
+    Do(ReleaseBlock{block.handle});
+    budget_.Give(HolderOf(lane.no), block.charge);
+    Charge(lane.consumer(), 0, block.info.bytes);
+    --ready_blocks_;
+  }
+  lane.ready.clear();
+}
+
+// Those in line for room, as far as it goes; and room for the one that cannot go on without.
+void WorkerCore::State::ServeLine() {
+  while (const auto next = budget_.Next()) {
+    OpenLane* lane = Find(LaneNo{Raw(*next) / 2});
+    if (lane == nullptr) {
+      budget_.LeaveLine(*next);
+    } else {
+      Work(*lane);
+    }
+  }
+  const uint64_t lacking = budget_.ShortOf();
+  if (lacking > 0) MakeRoom(lacking + budget_.capacity() - budget_.committed(), LaneNo{Raw(*budget_.FirstMust()) / 2}, true);
+}
+
+}  // namespace penstock::worker

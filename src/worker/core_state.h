@@ -1,0 +1,196 @@
+// The inside of WorkerCore: its tables and the moves on them. core.cc takes events and keeps in touch with the dispatcher; core_opens.cc decides
+// which lanes come in and which give way; core_runs.cc makes the lanes work and sends their blocks.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/budget.h"
+#include "worker/core.h"
+
+namespace penstock::worker {
+
+enum class LaneNo : uint64_t {};  // an open lane of this worker; 0 is none
+
+// What one reader on one session does here.
+struct Consumer {
+  uint32_t lanes = 0;
+  uint64_t bytes = 0;  // ready or sent, and no credit came back yet; rooms of steps under way included
+  bool reads = false;  // credit came back at least once
+};
+using ConsumerKey = std::pair<SessionId, ConsumerId>;
+
+// A lane that a consumer has open.
+struct OpenLane {
+  enum class Phase : uint8_t { kJob, kRoom, kRange, kReading };  // waits for the job's plan, memory, another run; or has its run
+  LaneNo no{};
+  SessionId session{};
+  StreamId stream{};
+  msg::Open open{};
+  Phase phase = Phase::kJob;
+  TimePoint since{};  // in this phase
+  TaskId task{};    // kReading
+  int64_t credit = 0;
+  uint64_t uncredited = 0;  // sent, and no credit came back
+  uint64_t rows = 0;        // sent
+  uint64_t reserve = 0;     // of a block, when it began to read
+  std::deque<BlockToken> ready{};
+  std::optional<LaneOver> over{};  // all is produced
+
+  ConsumerKey consumer() const { return {session, open.consumer}; }
+  bool ranged() const { return open.range.to != kLaneEnd; }
+};
+
+// A lane's rows being made.
+struct Run {
+  TaskId task{};
+  JobId job{};
+  LaneKey key{};
+  Cursor cursor{};  // after the last block
+  Seq to = kLaneEnd;
+  LaneNo lane{};         // for whom; none: parked, or abandoned with a step still out
+  bool stepping = false;
+  HolderId charged{};    // who pays for the step's room
+  ConsumerKey consumer{};  // for whom the step is
+  uint64_t room = 0;
+  uint64_t wants = 0;    // an allocation that the last room did not cover
+  TimePoint moved{};
+  TimePoint retry_at{};  // after waiting for input
+
+  bool parked() const { return lane == LaneNo{} && !stepping; }
+};
+
+struct Job {
+  bool known = false;
+  bool finished = false;  // to be forgotten when nothing of it is left
+  Generation generation{};
+  uint64_t group_rows = 1;
+  uint64_t state_bytes = 0;
+  uint64_t largest = 0;  // allocation seen
+  uint32_t lanes = 0;    // open
+  uint32_t runs = 0;
+  std::map<LaneKey, Cursor> ended;  // of lanes read in ranges: where they end
+};
+
+struct SessionState {
+  std::map<StreamId, LaneNo> lanes;
+  std::map<StreamId, std::pair<ConsumerId, uint64_t>> ended;  // credit still comes for them: whose they were, bytes
+};
+
+class WorkerCore::State {
+ public:
+  explicit State(CoreOptions options);
+  void On(TimePoint now, const Event& event, Actions& out);
+  CoreStats stats() const;
+
+ private:
+  // core.cc: events
+  void Handle(const SessionOpened& event);
+  void Handle(const SessionClosed& event);
+  void Handle(const ConsumerSaid& event);
+  void Handle(const JobKnown& event);
+  void Handle(const JobFailed& event);
+  void Handle(const StepDone& event);
+  void Handle(const BlockFreed& event);
+  void Handle(const DispatcherUp& event);
+  void Handle(const DispatcherDown& event);
+  void Handle(const DispatcherSaid& event);
+  void Handle(const DrainAsked& event);
+  void Handle(const TimerFired& event);
+  void OnCredit(SessionId session, StreamId stream, const msg::Credit& credit);
+  void OnBeatReply(const msg::WorkerBeatReply& reply);
+  void SendHello();
+  void SendBeat();
+  void Drain();
+  void ExitIfDrained();
+  void ForgetIfDone(JobId job);
+  void WakeAt(TimePoint at);
+  void WakeForWaiting();
+  void Settle();
+
+  // core_opens.cc: which lanes come in, and which give way
+  void OnOpen(SessionId session, StreamId stream, const msg::Open& open);
+  void Admit(OpenLane& lane);
+  bool CheckFits(OpenLane& lane, const Job& job);
+  bool AnsweredByKnownEnd(OpenLane& lane, const Job& job);
+  bool WaitsForRun(OpenLane& lane);
+  Run* ParkedAt(const OpenLane& lane);
+  void Begin(OpenLane& lane, Run* parked);
+  bool IsNeeded(const OpenLane& lane) const;
+  void WaitForRoom(OpenLane& lane, uint64_t bytes);
+  void MakeRoom(uint64_t bytes, LaneNo keep, bool waited_for);
+  bool DropOldestParked();
+  OpenLane* NextToGiveWay(LaneNo keep, bool waited_for);
+  void AdmitAll(const std::set<LaneNo>& waiting);
+  void Enter(OpenLane& lane, OpenLane::Phase phase);
+  void Refuse(OpenLane& lane, Status why);
+  void Fail(OpenLane& lane, Status why);
+  void CloseLane(LaneNo no);
+  uint64_t ReserveOf(const Job& job) const;
+
+  // core_runs.cc: making and sending blocks
+  bool Wants(const OpenLane& lane) const;
+  void Work(OpenLane& lane);
+  bool TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes);
+  void OnBlock(Run& run, const BlockToken& block);
+  void OnBlocked(Run& run, const Blocked& blocked);
+  void OnOver(Run& run, const LaneOver& over);
+  void OnStepFailed(Run& run, const Status& error);
+  void OnAbandoned(Run& run, const StepOutcome& outcome);
+  void Flush(OpenLane& lane);
+  void EndLane(OpenLane& lane);
+  void StopRun(TaskId task);
+  void Discard(OpenLane& lane);
+  void ServeLine();
+
+  void Charge(const ConsumerKey& consumer, uint64_t more, uint64_t less);
+
+  OpenLane* Find(LaneNo no);
+  static HolderId HolderOf(LaneNo no) { return HolderId{Raw(no) * 2}; }
+  static HolderId HolderOf(TaskId task) { return HolderId{Raw(task) * 2 + 1}; }
+  template <class A>
+  void Do(A action) {
+    out_->push_back(std::move(action));
+  }
+
+  CoreOptions options_;
+  uint64_t block_cap_;
+  uint64_t block_target_;
+  Budget budget_;
+  TimePoint now_;
+  Actions* out_ = nullptr;
+
+  uint64_t next_lane_ = 1;
+  uint64_t next_task_ = 1;
+  std::map<LaneNo, OpenLane> lanes_;  // in the order they were opened
+  std::set<LaneNo> wait_room_;
+  std::set<LaneNo> wait_range_;
+  std::map<TaskId, Run> runs_;
+  std::map<std::pair<JobId, LaneKey>, std::vector<TaskId>> ranged_runs_;
+  std::unordered_map<JobId, Job> jobs_;
+  std::unordered_map<SessionId, SessionState> sessions_;
+  std::map<ConsumerKey, Consumer> consumers_;
+  std::unordered_map<BlockHandle, std::pair<HolderId, uint64_t>> sent_;  // who is charged, how much
+  uint64_t ready_blocks_ = 0;
+  uint32_t abandoned_ = 0;   // runs whose lane is gone and whose last step is still out
+  bool room_freed_ = false;  // what happened in this event that others wait for
+  bool runs_moved_ = false;
+  uint64_t rows_ = 0;
+  uint64_t bytes_ = 0;
+
+  bool dispatcher_up_ = false;
+  std::optional<WorkerId> worker_;
+  TimePoint beat_at_;
+  std::optional<TimePoint> drain_until_;
+  bool exiting_ = false;
+  std::optional<TimePoint> wake_at_;
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,374 @@
+#include "worker/core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+#include "worker/core_test_shell.h"
+
+namespace penstock::worker {
+namespace {
+
+using testing::HasSubstr;
+
+CoreOptions Options(uint64_t memory) { return {.memory = memory, .hello = {}, .block_target = kRowBytes}; }
+
+TEST(WorkerCore, SendsALaneInOrderAndSaysThatItEnded) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 5, LaneId{0}, 1'000'000);
+  shell.Settle();
+  while (shell.ReadOne(1, 5)) shell.Settle();
+  const auto& stream = shell.at(1, 5);
+  ASSERT_TRUE(stream.ended);
+  EXPECT_TRUE(stream.ended->lane_ended);
+  EXPECT_EQ(stream.ended->end, (Cursor{10, 0}));
+  EXPECT_EQ(stream.seqs, (std::vector<Seq>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(shell.stats().committed, 0U);
+  EXPECT_EQ(shell.stats().rows, 10U);
+}
+
+TEST(WorkerCore, BeginsWhereTheOpenSays) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 5, LaneId{0}, 1'000'000, Cursor{7, 0});
+  shell.Settle();
+  while (shell.ReadOne(1, 5)) shell.Settle();
+  EXPECT_EQ(shell.at(1, 5).seqs, (std::vector<Seq>{7, 8, 9}));
+}
+
+TEST(WorkerCore, SendsNoMoreThanCreditCovers) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 5, LaneId{0}, 3 * kRowBytes);
+  shell.Settle();
+  shell.ReadOne(1, 5);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 5).rows, 4U) << "three by the first credit, one by what came back";
+}
+
+TEST(WorkerCore, ABlockLargerThanTheCreditGoesOutAlone) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 5, LaneId{0}, 10);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 5).rows, 1U);
+  shell.ReadOne(1, 5);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 5).rows, 2U);
+}
+
+TEST(WorkerCore, RefusesALaneOpenedAheadWhenReservesAreUsedUp) {
+  Shell shell(Options(800'000));
+  shell.state_bytes = 200'000;
+  shell.Join(1);
+  for (uint32_t i = 0; i < 4; ++i) shell.Open(1, 10 + i, LaneId{i}, kRowBytes);
+  EXPECT_FALSE(shell.at(1, 10).refused);
+  EXPECT_FALSE(shell.at(1, 11).refused);
+  ASSERT_TRUE(shell.at(1, 12).refused);
+  EXPECT_EQ(shell.at(1, 12).refused->code(), Code::kBusy);
+}
+
+TEST(WorkerCore, LanesOpenedAheadGiveWayToAConsumerThatHasNone) {
+  Shell shell(Options(800'000));
+  shell.state_bytes = 200'000;
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, kRowBytes);
+  shell.Open(1, 11, LaneId{1}, kRowBytes);
+  shell.Settle();
+  shell.Open(2, 10, LaneId{2}, kRowBytes);
+  shell.Settle();
+  ASSERT_TRUE(shell.at(1, 11).refused);
+  EXPECT_EQ(shell.at(1, 11).refused->code(), Code::kBusy);
+  EXPECT_FALSE(shell.at(1, 10).refused);
+  EXPECT_EQ(shell.at(2, 10).rows, 1U);
+}
+
+TEST(WorkerCore, AnOpenThatFindsNoRoomInTimeIsRefused) {
+  Shell shell(Options(400'000));
+  shell.state_bytes = 250'000;
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, kRowBytes);
+  shell.Settle();
+  shell.Open(2, 10, LaneId{1}, kRowBytes);
+  EXPECT_FALSE(shell.at(2, 10).refused);
+  shell.Pass(2s);
+  ASSERT_TRUE(shell.at(2, 10).refused);
+  EXPECT_EQ(shell.at(2, 10).refused->code(), Code::kBusy);
+}
+
+TEST(WorkerCore, OperatorStateThatNeverFitsIsRefusedNamingTheFlag) {
+  Shell shell(Options(400'000));
+  shell.state_bytes = 500'000;
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{3}, kRowBytes);
+  ASSERT_TRUE(shell.at(1, 10).refused);
+  EXPECT_EQ(shell.at(1, 10).refused->code(), Code::kTooLarge);
+  EXPECT_THAT(shell.at(1, 10).refused->message(), HasSubstr("--memory"));
+}
+
+TEST(WorkerCore, ARowLargerThanTheTargetGetsThroughAndRaisesTheReserve) {
+  Shell shell(Options(1'600'000));
+  shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 700'000U : 50'000U; };
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, 100'000);
+  shell.Settle();
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  EXPECT_TRUE(shell.at(1, 10).ended);
+  EXPECT_EQ(shell.at(1, 10).rows, 10U);
+}
+
+TEST(WorkerCore, ARowThatNeverFitsIsAnErrorThatNamesLaneSeqSizeAndFlag) {
+  Shell shell(Options(1'000'000));
+  shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 1'200'000U : 50'000U; };
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{3}, 1'000'000);
+  shell.Settle();
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  ASSERT_TRUE(shell.at(1, 10).failed);
+  const Status& error = *shell.at(1, 10).failed;
+  EXPECT_EQ(error.code(), Code::kTooLarge);
+  EXPECT_THAT(error.message(), HasSubstr("lane 3"));
+  EXPECT_THAT(error.message(), HasSubstr("seq 4"));
+  EXPECT_THAT(error.message(), HasSubstr("1200000"));
+  EXPECT_THAT(error.message(), HasSubstr("--memory"));
+  EXPECT_EQ(shell.at(1, 10).rows, 4U);
+  EXPECT_EQ(shell.stats().committed, 0U);
+}
+
+TEST(WorkerCore, ASessionThatEndsFreesEverything) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  for (uint32_t i = 0; i < 4; ++i) {
+    shell.Open(1, 10 + i, LaneId{i}, 3 * kRowBytes);
+    shell.Open(2, 10 + i, LaneId{10 + i}, 3 * kRowBytes);
+  }
+  for (int i = 0; i < 5; ++i) shell.StepOnce();
+  shell.Leave(1);
+  shell.Leave(2);
+  shell.Settle();
+  EXPECT_EQ(shell.stats().lanes, 0U);
+  EXPECT_EQ(shell.stats().tasks, 0U);
+  EXPECT_EQ(shell.stats().committed, 0U);
+  EXPECT_EQ(shell.stats().blocks_out, 0U);
+}
+
+TEST(WorkerCore, ALaneClosedWhileItWorksIsDiscarded) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, 3 * kRowBytes);
+  shell.Tell(ConsumerSaid{SessionId{1}, StreamId{10}, msg::CloseLane{}});
+  EXPECT_EQ(shell.stats().tasks, 1U) << "its step is still out";
+  shell.Settle();
+  EXPECT_EQ(shell.stats().tasks, 0U);
+  EXPECT_EQ(shell.stats().committed, 0U);
+  EXPECT_EQ(shell.at(1, 10).rows, 0U);
+}
+
+TEST(WorkerCore, TheConsumerWithTheFewestReadyBytesIsSteppedFirst) {
+  Shell shell(Options(20'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  for (uint32_t i = 0; i < 4; ++i) shell.Open(1, 10 + i, LaneId{i}, 5 * kRowBytes);
+  shell.Open(2, 10, LaneId{9}, 5 * kRowBytes);
+  shell.StepOnce();
+  shell.StepOnce();
+  EXPECT_EQ(shell.at(1, 10).rows, 1U);
+  EXPECT_EQ(shell.at(2, 10).rows, 1U) << "before the other lanes of the first consumer";
+}
+
+TEST(WorkerCore, ARangeGoesOnWithTheParkedRunOfTheOneBefore) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, 1'000'000, Cursor{0, 0}, 4);
+  shell.Settle();
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  ASSERT_TRUE(shell.at(1, 10).ended);
+  EXPECT_FALSE(shell.at(1, 10).ended->lane_ended);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8);
+  shell.Settle();
+  while (shell.ReadOne(2, 10)) shell.Settle();
+  EXPECT_EQ(shell.at(2, 10).seqs, (std::vector<Seq>{4, 5, 6, 7}));
+  EXPECT_EQ(shell.started, 1);
+  EXPECT_EQ(shell.extended, 1);
+}
+
+TEST(WorkerCore, ARangeThatARunHasYetToReachWaitsForIt) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{0, 0}, 4);
+  shell.Open(1, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8);
+  shell.Settle();
+  while (shell.ReadOne(2, 10) || shell.ReadOne(1, 10)) shell.Settle();
+  EXPECT_EQ(shell.at(1, 10).seqs, (std::vector<Seq>{4, 5, 6, 7}));
+  EXPECT_EQ(shell.started, 1);
+}
+
+TEST(WorkerCore, ARangeBehindARunThatDoesNotMoveGetsItsOwnAfterHalfASecond) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8);
+  shell.Settle();
+  shell.Pass(400ms);
+  EXPECT_EQ(shell.at(2, 10).rows, 0U);
+  shell.Pass(200ms);
+  EXPECT_GT(shell.at(2, 10).rows, 0U);
+  EXPECT_EQ(shell.started, 2);
+}
+
+TEST(WorkerCore, ARangeBeyondTheKnownEndOfItsLaneEndsAtOnce) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, 5'000'000, Cursor{8, 0}, 16);
+  shell.Settle();
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  ASSERT_TRUE(shell.at(1, 10).ended);
+  EXPECT_TRUE(shell.at(1, 10).ended->lane_ended);
+  shell.Open(1, 11, LaneId{0}, 1'000'000, Cursor{16, 0}, 24);
+  ASSERT_TRUE(shell.at(1, 11).ended);
+  EXPECT_TRUE(shell.at(1, 11).ended->lane_ended);
+  EXPECT_EQ(shell.started, 1);
+}
+
+TEST(WorkerCore, AParkedRunGoesAfterAWhileAndWhenRoomIsNeeded) {
+  Shell shell(Options(600'000));
+  shell.state_bytes = 200'000;
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, 1'000'000, Cursor{0, 0}, 4);
+  shell.Settle();
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  EXPECT_EQ(shell.stats().tasks, 1U);
+  shell.Open(1, 11, LaneId{1}, kRowBytes, Cursor{0, 0}, 4);
+  shell.Open(1, 12, LaneId{2}, kRowBytes, Cursor{0, 0}, 4);
+  EXPECT_FALSE(shell.at(1, 12).refused) << "the parked run has given way";
+  shell.Leave(1);
+  shell.Settle();
+  shell.Pass(10s);
+  EXPECT_EQ(shell.stats().tasks, 0U);
+}
+
+TEST(WorkerCore, DrainingRefusesNewLanesFinishesOldOnesAndThenExits) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, kRowBytes);
+  shell.Settle();
+  shell.Tell(DrainAsked{});
+  ASSERT_EQ(shell.to_sessions.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<msg::Draining>(shell.to_sessions[0]));
+  shell.Open(1, 11, LaneId{1}, kRowBytes);
+  ASSERT_TRUE(shell.at(1, 11).refused);
+  EXPECT_EQ(shell.at(1, 11).refused->code(), Code::kUnavailable);
+  EXPECT_FALSE(shell.exited);
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  EXPECT_TRUE(shell.at(1, 10).ended);
+  EXPECT_TRUE(shell.exited);
+}
+
+TEST(WorkerCore, DrainingEndsAtItsDeadlineWhoeverStillReads) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, kRowBytes);
+  shell.Settle();
+  shell.Tell(DrainAsked{});
+  shell.Pass(29s);
+  EXPECT_FALSE(shell.exited);
+  shell.Pass(2s);
+  EXPECT_TRUE(shell.exited);
+}
+
+TEST(WorkerCore, AJobThatCannotBeFetchedRefusesItsLanes) {
+  Shell shell(Options(10'000'000));
+  shell.answer_jobs = false;
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, kRowBytes);
+  shell.Open(1, 11, LaneId{1}, kRowBytes);
+  shell.Tell(JobFailed{kJob, Status(Code::kUnavailable, "the dispatcher is away")});
+  EXPECT_TRUE(shell.at(1, 10).refused);
+  EXPECT_TRUE(shell.at(1, 11).refused);
+  EXPECT_EQ(shell.stats().lanes, 0U);
+}
+
+TEST(WorkerCore, SaysHelloThenBeatsEachSecondAndSaysHelloAgainWhenUnknown) {
+  Shell shell(Options(10'000'000));
+  shell.Tell(DispatcherUp{});
+  ASSERT_EQ(shell.to_dispatcher.size(), 1U);
+  EXPECT_TRUE(std::holds_alternative<msg::WorkerHello>(shell.to_dispatcher[0]));
+  shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerWelcome{.worker = WorkerId{9}}});
+  shell.Pass(3500ms);
+  EXPECT_EQ(shell.to_dispatcher.size(), 5U) << "hello, a beat at once and one each second";
+  shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerBeatReply{.known = false, .finished_jobs = {}}});
+  EXPECT_TRUE(std::holds_alternative<msg::WorkerHello>(shell.to_dispatcher.back()));
+}
+
+TEST(WorkerCore, AFinishedJobIsForgottenWhenItsLastLaneCloses) {
+  Shell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
+  shell.Settle();
+  shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerBeatReply{.finished_jobs = {kJob}}});
+  EXPECT_TRUE(shell.forgotten.empty());
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  EXPECT_EQ(shell.forgotten, std::set<JobId>{kJob});
+  EXPECT_EQ(shell.stats().tasks, 0U);
+}
+
+TEST(WorkerCore, AGroupCutIntoBlocksReachesAConsumerThatHasReadNothingYet) {
+  Shell shell(Options(10'000'000));
+  shell.group_rows = 5;
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, 20 * kRowBytes);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 10).rows, 5U) << "a whole group, and no read-ahead beyond it";
+}
+
+// Four jobs, eight consumers each, four lanes each, of which half never read: what they hold is their reserve.
+TEST(WorkerCore, ConsumersThatNeverReadDoNotStallThoseThatDo) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  Shell shell({.memory = 256 * kMiB, .hello = {}, .block_target = kMiB});
+  shell.row_bytes = [](LaneKey, Seq) { return kMiB + kMiB / 4; };
+  shell.state_bytes = kMiB / 2;
+  shell.lane_rows = 20;
+  for (uint64_t c = 1; c <= 32; ++c) {
+    shell.Join(c);
+    for (uint32_t lane = 0; lane < 4; ++lane) {
+      shell.Open(c, 1 + lane, LaneId{static_cast<uint32_t>(c * 4 + lane)}, 5 * kMiB, {}, kLaneEnd, JobId{1 + c % 4});
+    }
+  }
+  shell.Settle();
+  uint64_t ended = 0;
+  for (int round = 0; round < 2000 && ended < 16; ++round) {
+    ended = 0;
+    for (uint64_t c = 1; c <= 16; ++c) {  // these read
+      uint64_t over = 0;
+      for (uint32_t stream = 1; stream <= 4; ++stream) {
+        shell.ReadOne(c, stream);
+        auto& s = shell.at(c, stream);
+        if (s.refused && !s.ended) {
+          const Seq at = s.rows;
+          s.refused.reset();
+          shell.Open(c, stream, LaneId{static_cast<uint32_t>(c * 4 + stream - 1)}, 5 * kMiB, Cursor{at, 0}, kLaneEnd, JobId{1 + c % 4}, true);
+        }
+        over += s.ended && s.got.empty() ? 1 : 0;
+      }
+      ended += over == 4 ? 1 : 0;
+      shell.Settle();
+    }
+    shell.Pass(1ms);
+  }
+  EXPECT_EQ(ended, 16U);
+  for (uint64_t c = 17; c <= 32; ++c) {
+    for (uint32_t stream = 1; stream <= 4; ++stream) EXPECT_LE(shell.at(c, stream).got.size(), 1U) << "a lane that nobody reads holds its reserve";
+  }
+}
+
+}  // namespace
+}  // namespace penstock::worker

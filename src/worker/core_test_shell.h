@@ -1,0 +1,194 @@
+// A shell for tests of the core: no sockets, no threads, no rows. Checks budget and handles after each event.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "worker/core.h"
+
+namespace penstock::worker {
+
+using namespace std::chrono_literals;
+
+inline constexpr JobId kJob{7};
+inline constexpr uint64_t kRowBytes = 100'000;
+
+// A shell without sockets and threads: lanes of `lane_rows` rows, one row a block, memory shared with the consumers.
+class Shell {
+ public:
+  explicit Shell(CoreOptions options) : budget_(options.memory), core_(std::move(options)) {}
+
+  struct Stream {
+    std::deque<std::pair<BlockHandle, uint64_t>> got;  // blocks and bytes that the consumer has not let go
+    uint64_t rows = 0;
+    std::vector<Seq> seqs;
+    std::optional<msg::LaneEnded> ended;
+    std::optional<Status> refused;
+    std::optional<Status> failed;
+  };
+
+  void Tell(const Event& event) {
+    Actions actions;
+    core_.On(now_, event, actions);
+    for (const Action& action : actions) {
+      std::visit([this](const auto& a) { Do(a); }, action);
+    }
+    const CoreStats stats = core_.stats();
+    EXPECT_LE(stats.committed, budget_);
+    EXPECT_EQ(stats.blocks_out, blocks_.size());
+  }
+  // Runs one step of the most urgent task; false: none wants one.
+  bool StepOnce() {
+    if (queue_.empty()) return false;
+    const auto next = std::min_element(queue_.begin(), queue_.end(), [](const StepLane& a, const StepLane& b) { return a.priority < b.priority; });
+    const StepLane step = *next;
+    queue_.erase(next);
+    Tell(StepDone{step.task, Make(step), 0});
+    return true;
+  }
+  void Settle() {
+    for (int i = 0; StepOnce(); ++i) ASSERT_LT(i, 100'000) << "steps without end";
+  }
+  void Pass(Duration time) {
+    const TimePoint until = now_ + time;
+    while (timer_ && *timer_ <= until) {
+      now_ = std::max(now_, *timer_);
+      timer_.reset();
+      Tell(TimerFired{});
+      Settle();
+    }
+    now_ = until;
+  }
+
+  void Open(uint64_t session, uint32_t stream, LaneId lane, uint64_t credit, Cursor from = {}, Seq to = kLaneEnd, JobId job = kJob, bool urgent = false) {
+    const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, from, to};
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, msg::Open{.job = job, .range = range, .consumer = ConsumerId{session}, .credit = credit, .urgent = urgent}});
+  }
+  void Join(uint64_t session) { Tell(SessionOpened{SessionId{session}}); }
+  // The consumer lets go of its oldest block on the stream.
+  bool ReadOne(uint64_t session, uint32_t stream) {
+    Stream& s = at(session, stream);
+    if (s.got.empty()) return false;
+    const auto [handle, bytes] = s.got.front();
+    s.got.pop_front();
+    blocks_.erase(handle);
+    Tell(BlockFreed{handle});
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, msg::Credit{.bytes = bytes, .freed = {}}});
+    return true;
+  }
+  void Leave(uint64_t session) {
+    Tell(SessionClosed{SessionId{session}});
+    for (auto& [key, s] : streams_) {
+      if (key.first != session) continue;
+      for (const auto& [handle, bytes] : s.got) {
+        blocks_.erase(handle);
+        Tell(BlockFreed{handle});
+      }
+      s.got.clear();
+    }
+  }
+
+  Stream& at(uint64_t session, uint32_t stream) { return streams_[{session, stream}]; }
+  CoreStats stats() const { return core_.stats(); }
+
+  uint64_t lane_rows = 10;
+  uint64_t state_bytes = 0;
+  uint64_t group_rows = 1;
+  std::function<uint64_t(LaneKey, Seq)> row_bytes = [](LaneKey, Seq) { return kRowBytes; };
+  bool answer_jobs = true;
+  std::vector<Message> to_dispatcher;
+  std::vector<Message> to_sessions;  // stream 0
+  int started = 0;
+  int extended = 0;
+  bool exited = false;
+  TimePoint now_{1s};
+
+ private:
+  struct Task {
+    LaneKey key;
+    Seq at = 0;
+    Seq to = kLaneEnd;
+  };
+
+  StepOutcome Make(const StepLane& step) {
+    Task& task = tasks_.at(step.task);
+    if (task.at >= lane_rows) return LaneOver{{lane_rows, 0}, true};
+    if (task.at >= task.to) return LaneOver{{task.to, 0}, false};
+    const uint64_t bytes = row_bytes(task.key, task.at);
+    if (bytes > step.room) return Blocked{Waits::kBudget, bytes};
+    const BlockHandle handle{++handles_};
+    blocks_[handle] = task.at;
+    const BlockInfo info{.rows = 1, .first = {task.at, 0}, .end = {task.at + 1, 0}, .bytes = bytes};
+    ++task.at;
+    return BlockToken{info, handle, bytes};
+  }
+
+  void Do(const SendToConsumer& a) {
+    if (a.stream == StreamId{}) return to_sessions.push_back(a.message);
+    Stream& s = at(Raw(a.session), Raw(a.stream));
+    if (const auto* ended = std::get_if<msg::LaneEnded>(&a.message)) s.ended = *ended;
+    if (const auto* refused = std::get_if<msg::Refused>(&a.message)) s.refused = refused->error;
+    if (const auto* failed = std::get_if<msg::LaneFailed>(&a.message)) s.failed = failed->error;
+  }
+  void Do(const SendBlock& a) {
+    Stream& s = at(Raw(a.session), Raw(a.stream));
+    const Seq seq = blocks_.at(a.handle);
+    s.seqs.push_back(seq);
+    ++s.rows;
+    s.got.emplace_back(a.handle, row_bytes({}, seq));
+  }
+  void Do(const ReleaseBlock& a) { EXPECT_EQ(blocks_.erase(a.handle), 1U) << "released twice"; }
+  void Do(const FetchJob& a) {
+    if (answer_jobs) later_.push_back(JobKnown{.job = a.job, .group_rows = group_rows, .state_bytes = state_bytes});
+    Deliver();
+  }
+  void Do(const ForgetJob& a) { forgotten.insert(a.job); }
+  void Do(const StartLane& a) {
+    tasks_[a.task] = {a.lane, a.from.seq, a.to};
+    ++started;
+  }
+  void Do(const StepLane& a) { queue_.push_back(a); }
+  void Do(const ExtendLane& a) {
+    tasks_.at(a.task).to = a.to;
+    ++extended;
+  }
+  void Do(const StopLane& a) {
+    EXPECT_EQ(tasks_.erase(a.task), 1U);
+    EXPECT_TRUE(std::none_of(queue_.begin(), queue_.end(), [&](const StepLane& s) { return s.task == a.task; })) << "stopped with a step out";
+  }
+  void Do(const SendToDispatcher& a) { to_dispatcher.push_back(a.message); }
+  void Do(const ListJobInputs&) {}
+  void Do(const SetTimer& a) { timer_ = a.at; }
+  void Do(const ExitNow&) { exited = true; }
+  void Deliver() {
+    while (!later_.empty()) {
+      const Event event = later_.front();
+      later_.pop_front();
+      Tell(event);
+    }
+  }
+
+  uint64_t budget_;
+  WorkerCore core_;
+  std::map<std::pair<uint64_t, uint32_t>, Stream> streams_;
+  std::map<BlockHandle, Seq> blocks_;
+  std::map<TaskId, Task> tasks_;
+  std::vector<StepLane> queue_;
+  std::deque<Event> later_;
+  std::optional<TimePoint> timer_;
+  uint64_t handles_ = 0;
+
+ public:
+  std::set<JobId> forgotten;
+};
+
+}  // namespace penstock::worker
