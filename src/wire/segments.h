@@ -5,14 +5,21 @@
 // mapping on either side is gone. So nobody cleans up after a crash, and a tensor outlives worker and session.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/constants.h"
 #include "base/extent.h"
 #include "penstock/status.h"
+#include "wire/socket.h"
 
 namespace penstock {
 
@@ -23,19 +30,41 @@ constexpr uint64_t ExtentTag(SegmentId segment, uint64_t offset) { return uint64
 constexpr SegmentId SegmentOf(uint64_t tag) { return SegmentId{static_cast<uint32_t>(tag >> 40)}; }
 constexpr uint64_t OffsetOf(uint64_t tag) { return (tag & ((uint64_t{1} << 40) - 1)) * 64; }
 
-class Segment;
+// One piece of shared memory, mapped. Any thread.
+class Segment {
+ public:
+  ~Segment();
+  Segment(const Segment&) = delete;
+
+  SegmentId id() const { return id_; }
+  std::span<std::byte> memory() const { return memory_; }
+  int descriptor() const { return fd_.get(); }
+  // Nothing in it is handed out again: somebody who is gone may still read it.
+  void Retire() { retired_ = true; }
+  bool retired() const { return retired_; }
+
+  static Result<std::shared_ptr<Segment>> Make(SegmentId id, uint64_t bytes);
+  // Maps what a peer has made. Refuses what is not sealed at exactly this size: it could be cut off under a reader's eyes.
+  static Result<std::shared_ptr<Segment>> Map(SegmentId id, uint64_t bytes, Fd fd);
+
+ private:
+  Segment(SegmentId id, std::span<std::byte> memory, Fd fd) : id_(id), memory_(memory), fd_(std::move(fd)) {}
+  const SegmentId id_;
+  const std::span<std::byte> memory_;
+  const Fd fd_;
+  std::atomic<bool> retired_{false};
+};
 
 // The segments of a process that lends: one table for all its pools and listeners. Any thread.
 class SegmentTable {
  public:
-  SegmentTable();
-  ~SegmentTable();
   Result<std::shared_ptr<Segment>> Make(uint64_t bytes);
   std::shared_ptr<Segment> Find(SegmentId id) const;  // null where it is gone or retired
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  mutable std::mutex mutex_;
+  uint32_t last_ = 0;
+  std::unordered_map<SegmentId, std::weak_ptr<Segment>> segments_;
 };
 
 // Where the blocks of one job on one worker live. Any thread; extents may outlive the pool.
@@ -57,5 +86,28 @@ class SegmentPool final : public ExtentAllocator {
   class State;
   std::shared_ptr<State> state_;
 };
+
+// The consumer's side: a peer's segments, mapped once each, and what is borrowed from them. On the I/O thread, but for extents that go home.
+class SegmentMap {
+ public:
+  // `on_freed` is called on the thread that let go of an extent, when there was nothing else to give back; never after the map is gone.
+  explicit SegmentMap(std::function<void()> on_freed);
+  ~SegmentMap();
+
+  Status Add(SegmentId id, uint64_t bytes, Fd fd);
+  void Remove(SegmentId id);  // its memory stays as long as extents of it live
+  // The extent that a peer lent; its tag is given back once it was let go of. Refuses what is not inside a known segment.
+  Result<Extent> Borrow(uint64_t tag, uint64_t bytes);
+  std::vector<uint64_t> TakeFreed();
+
+ private:
+  class Freed;
+  class Loan;
+  std::unordered_map<SegmentId, std::shared_ptr<Segment>> segments_;
+  std::shared_ptr<Freed> freed_;
+};
+
+// After a fork, in the parent: extents borrowed so far are never given back for reuse, since the child may read them too.
+void KeepBorrowedAfterFork();
 
 }  // namespace penstock
