@@ -293,16 +293,14 @@ def test_a_dtype_that_examples_do_not_hold_is_refused_at_once(feature: Any, tmp_
 def test_a_file_changed_after_the_job_started_is_named(start_cluster: StartCluster, tmp_path: Path) -> None:
     records = write_records(tmp_path, files=8, rows=2000, payload=4000)
     cluster = start_cluster(workers=1)
-    with (
-        pytest.raises(penstock.DataError, match="part-00") as caught,
-        records.dataset().batch(8).distribute(cluster.address, memory="4MiB") as reader,
-    ):
+    with records.dataset().batch(8).distribute(cluster.address, memory="4MiB") as reader:
         batches = iter(reader)
         next(batches)
         for path in records.files:
             with open(path, "ab") as file:
                 file.write(b"more")
-        list(batches)
+        with pytest.raises(penstock.DataError, match="part-00") as caught:
+            list(batches)
     assert "changed" in str(caught.value)
 
 

@@ -31,7 +31,7 @@ def _check_once(per_consumer: list[list[list[int]]], ids: list[int], n: int = N)
     assert all(0 < len(batch) <= n for batch in batches)
 
 
-@pytest.mark.parametrize(("consumers", "workers"), [(1, 1), (1, 3), (4, 2), (8, 3)], ids=lambda v: str(v))
+@pytest.mark.parametrize(("consumers", "workers"), [(1, 1), (1, 3), (4, 2), (8, 3)], ids=str)
 @pytest.mark.parametrize("memory", ["shared memory", "socket"])
 def test_consumers_share_a_job_and_each_row_comes_once(
     consumers: int, workers: int, memory: str, start_cluster: StartCluster, records: Records
