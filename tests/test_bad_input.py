@@ -245,7 +245,9 @@ def test_a_file_that_is_no_tfrecord_is_named(service: str, tmp_path: Path) -> No
 
 def test_a_record_that_is_no_example_is_named(service: str, tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
-    path.write_bytes(penstock._core.frame_record(b"\xff" * 20))
+    writer = penstock._core.TfRecordWriter.create(str(path), "none")
+    writer.write(b"\xff" * 20)
+    writer.close()
     with pytest.raises(penstock.DataError, match="a.tfrecord") as caught:
         _read(_examples(path), service)
     assert caught.value.record == 0

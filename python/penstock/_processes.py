@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import _binary
+from penstock.errors import Deadline, Unavailable
 
 
 class Cluster:
@@ -36,6 +39,24 @@ class Cluster:
         worker = self._start("worker", "--dispatcher", self.address, "--listen", "127.0.0.1:0", *self._token, *memory, *flags)
         self.workers.append(worker)
         return worker
+
+    def wait_until_ready(self, within: float) -> None:
+        """Returns when the dispatcher answers and knows all workers that run; an error says which part is not there."""
+        end = time.monotonic() + within
+        status = [_binary.path(), "status", "--json", "--dispatcher", self.address]
+        while True:
+            self._check_alive()
+            asked = subprocess.run(status, capture_output=True, text=True, env=_binary.environment(), check=False)
+            known = len(json.loads(asked.stdout)["workers"]) if asked.returncode == 0 else 0
+            if asked.returncode == 0 and known >= len(self.workers):
+                return
+            if time.monotonic() > end:
+                raise Deadline(f"after {within} s {known} of {len(self.workers)} workers are ready; their log ends: {self.log('worker')[-500:]}")
+
+    def _check_alive(self) -> None:
+        for role, process in [("dispatcher", self.dispatcher), *(("worker", worker) for worker in self.workers)]:
+            if process.poll() is not None:
+                raise Unavailable(f"the {role} ended with {process.returncode}; its log ends: {self.log(role)[-500:]}")
 
     def log(self, name: str) -> str:
         """What a server wrote: "dispatcher", or "worker" (all of them)."""

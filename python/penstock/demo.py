@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock import Dataset, Fixed, _binary, _processes, connect
+from penstock import Dataset, Fixed, _binary, _processes
 from penstock.tfrecord import write_tfrecord
 
 FILES, ROWS, WIDTH, BATCH = 64, 1000, 64, 64
@@ -31,7 +31,7 @@ def main() -> int:
         _timed(f"writing {FILES} gzip TFRecord files, {FILES * ROWS:,} rows", lambda: _write(directory))
         cluster = _processes.Cluster(workers=WORKERS)
         try:
-            _timed(f"starting a dispatcher and {WORKERS} workers", lambda: connect(cluster.address).close())
+            _timed(f"starting a dispatcher and {WORKERS} workers", lambda: cluster.wait_until_ready(30))
             consumers = _read_and_kill(cluster, directory)
         finally:
             cluster.stop()

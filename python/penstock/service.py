@@ -80,7 +80,7 @@ def local(workers: int = 2, *, memory: str | None = None, timeout: float = 30.0,
     service = Service(processes.address, timeout=timeout, shared_memory=shared_memory, processes=processes)
     atexit.register(service.close)
     try:
-        _ = service.client
+        processes.wait_until_ready(timeout)
     except BaseException:
         service.close()
         raise

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, BinaryIO, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from penstock import _core
 from penstock.errors import Invalid
@@ -19,15 +17,12 @@ def write_tfrecord(path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any
 
     Whole numbers become int64, others float, str and bytes strings.
     """
-    if compression not in ("none", "gzip", "zlib"):
-        raise Invalid(f"write_tfrecord: compression is {compression!r}; it can be 'none', 'gzip' or 'zlib'")
+    writer = _core.TfRecordWriter.create(os.fspath(path), compression)
     count = 0
-    with open(path, "wb") as file:
-        write, finish = _compressor(file, compression)
-        for row in rows:
-            write(_core.frame_record(encode_example(row)))
-            count += 1
-        finish()
+    for row in rows:
+        writer.write(encode_example(row))
+        count += 1
+    writer.close()
     return count
 
 
@@ -35,16 +30,6 @@ def encode_example(row: Mapping[str, Any]) -> bytes:
     """A tf.Example: features, sorted by name so that equal rows are equal bytes."""
     entries = (_field(1, _field(1, name.encode()) + _field(2, _feature(name, row[name]))) for name in sorted(row))
     return _field(1, b"".join(entries))
-
-
-def _compressor(file: BinaryIO, compression: Compression) -> tuple[Callable[[bytes], Any], Callable[[], Any]]:
-    if compression == "gzip":
-        stream = gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=file, mtime=0)
-        return stream.write, stream.close
-    if compression == "zlib":
-        packer = zlib.compressobj(1)
-        return lambda data: file.write(packer.compress(data)), lambda: file.write(packer.flush())
-    return file.write, lambda: None
 
 
 def _feature(name: str, value: Any) -> bytes:
