@@ -2,6 +2,8 @@
 find_package(Threads REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(spdlog REQUIRED)
+# Its fmt compiled in: the Python module must not need a shared library that the machine may not have.
+set_target_properties(spdlog::spdlog_header_only PROPERTIES INTERFACE_LINK_LIBRARIES "fmt::fmt-header-only;Threads::Threads")
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 
