@@ -59,4 +59,4 @@ sim: setup ## the simulator: SEEDS=200 runs, FROM=1
 	@build/release/bin/penstock-sim --seeds $(SEEDS) --from $(FROM)
 
 bench: build ## measured figures of this machine
-	@scripts/bench.sh
+	@$(PYTHON_HERE) bench/reading.py
