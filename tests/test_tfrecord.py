@@ -1,0 +1,84 @@
+"""TFRecords of TensorFlow and of penstock are the same files."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock import Dataset, Fixed, Var
+from penstock.tfrecord import write_tfrecord
+
+ROWS = [{"id": i - 3, "x": [i / 2, -1.5], "tags": ["a", "bb"][: i % 3], "raw": b"\x00\xff" * i} for i in range(10)]
+
+TENSORFLOW_READS = """
+import sys, tensorflow as tf
+for record in tf.data.TFRecordDataset(sys.argv[1], compression_type=sys.argv[2]):
+    feature = tf.train.Example.FromString(record.numpy()).features.feature
+    print(feature["id"].int64_list.value[0], list(feature["x"].float_list.value), list(feature["tags"].bytes_list.value), feature["raw"].bytes_list.value[0])
+"""
+
+TENSORFLOW_WRITES = """
+import sys, tensorflow as tf
+options = tf.io.TFRecordOptions(compression_type=sys.argv[2])
+with tf.io.TFRecordWriter(sys.argv[1], options) as writer:
+    for i in range(1000):
+        feature = {"id": tf.train.Feature(int64_list=tf.train.Int64List(value=[-i])),
+                   "x": tf.train.Feature(float_list=tf.train.FloatList(value=[i, i + 0.5])),
+                   "tags": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"t"] * (i % 3)))}
+        writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+"""
+
+COMPRESSIONS = [("none", ""), ("gzip", "GZIP"), ("zlib", "ZLIB")]
+
+
+def _tensorflow(program: str, *arguments: str) -> str:
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(("ours", "theirs"), COMPRESSIONS)
+def test_tensorflow_reads_what_penstock_writes(ours: str, theirs: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    assert write_tfrecord(path, ROWS, ours) == len(ROWS)  # type: ignore[arg-type]
+    expected = [f"{row['id']} {row['x']} {[tag.encode() for tag in row['tags']]} {row['raw']!r}" for row in ROWS]
+    assert _tensorflow(TENSORFLOW_READS, str(path), theirs).splitlines() == expected
+
+
+@pytest.mark.parametrize(("ours", "theirs"), COMPRESSIONS)
+def test_penstock_reads_what_tensorflow_writes(ours: str, theirs: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    _tensorflow(TENSORFLOW_WRITES, str(path), theirs)
+    features = {"id": "int64", "x": Fixed("float32", (2,)), "tags": Var("string")}
+    for compression in ("auto", ours):
+        rows = list(Dataset.from_tfrecord(path, compression=compression).parse_example(features))
+        assert [int(row["id"]) for row in rows] == [-i for i in range(1000)]
+        assert rows[7]["x"].tolist() == [7.0, 7.5]
+        assert [len(row["tags"]) for row in rows[:4]] == [0, 1, 2, 0]
+
+
+def test_records_without_a_parser_are_strings(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"id": 1}])
+    (record,) = Dataset.from_tfrecord(path)
+    assert b"id" in record
+
+
+def test_a_batch_draws_from_many_small_files(tmp_path: Path) -> None:
+    for file in range(32):
+        write_tfrecord(tmp_path / f"{file}.gz", ({"file": file} for _ in range(100)), "gzip")
+    dataset = Dataset.from_tfrecord(tmp_path / "*.gz").parse_example({"file": "int64"}).shuffle(1000).batch(64)
+    files = [len(set(batch["file"].tolist())) for batch in dataset]
+    assert sum(files) / len(files) > 8
+
+
+def test_a_batch_draws_from_all_of_four_large_files(tmp_path: Path) -> None:
+    noise = os.urandom(1 << 20)
+    for file in range(4):
+        write_tfrecord(tmp_path / f"{file}.gz", ({"file": file, "x": noise} for _ in range(70)), "gzip")
+    dataset = Dataset.from_tfrecord(tmp_path / "*.gz").parse_example({"file": "int64"}).shuffle(64).batch(16)
+    files = [len(set(batch["file"].tolist())) for batch in dataset]
+    assert sum(files[:-1]) / len(files[:-1]) >= 3
