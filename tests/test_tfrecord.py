@@ -16,7 +16,8 @@ TENSORFLOW_READS = """
 import sys, tensorflow as tf
 for record in tf.data.TFRecordDataset(sys.argv[1], compression_type=sys.argv[2]):
     feature = tf.train.Example.FromString(record.numpy()).features.feature
-    print(feature["id"].int64_list.value[0], list(feature["x"].float_list.value), list(feature["tags"].bytes_list.value), feature["raw"].bytes_list.value[0])
+    strings = list(feature["tags"].bytes_list.value), feature["raw"].bytes_list.value[0]
+    print(feature["id"].int64_list.value[0], list(feature["x"].float_list.value), *strings)
 """
 
 TENSORFLOW_WRITES = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -33,21 +34,21 @@ def encode_example(row: Mapping[str, Any]) -> bytes:
 
 
 def _feature(name: str, value: Any) -> bytes:
-    import numpy as np
-
+    if hasattr(value, "tolist"):  # numpy's arrays and numbers
+        value = value.tolist()
     values = value if isinstance(value, (list, tuple)) else [value]
+    while values and isinstance(values[0], (list, tuple)):
+        values = [item for row in values for item in row]
+    if not values:
+        return b""
     if all(isinstance(v, (str, bytes)) for v in values):
-        if not values:
-            return b""
         return _field(1, b"".join(_field(1, v.encode() if isinstance(v, str) else v) for v in values))
-    array = np.asarray(value).reshape(-1)
-    if array.dtype.kind in "SUO":
-        return _feature(name, array.tolist())
-    if array.dtype.kind in "iub":
-        return _field(3, _field(1, b"".join(_varint(int(v) & 0xFFFFFFFFFFFFFFFF) for v in array)))
-    if array.dtype.kind == "f":
-        return _field(2, _field(1, array.astype("<f4").tobytes()))
-    raise Invalid(f"write_tfrecord: feature {name!r} holds {array.dtype}; a tf.Example holds whole numbers, floats and strings")
+    if all(isinstance(v, int) for v in values):
+        return _field(3, _field(1, b"".join(_varint(v & 0xFFFFFFFFFFFFFFFF) for v in values)))
+    if all(isinstance(v, (int, float)) for v in values):
+        return _field(2, _field(1, struct.pack(f"<{len(values)}f", *values)))
+    kinds = sorted({type(v).__name__ for v in values})
+    raise Invalid(f"write_tfrecord: feature {name!r} holds {', '.join(kinds)}; a tf.Example holds whole numbers, floats or strings")
 
 
 def _field(number: int, data: bytes) -> bytes:
