@@ -161,7 +161,10 @@ class ClientCore {
   void On(TimePoint now, const ClientEvent& event, ClientActions& out);
 
   const ClientCounts& counts() const { return counts_; }
-  Epoch epoch() const { return epoch_; }
+  // Of blocks that the shelf has passed and the loop still holds.
+  uint64_t kept_bytes() const { return released_bytes_; }
+  // Whether the stream's worker has credit for a block. True for a stream that was closed: the worker may not know yet.
+  bool Expects(LaneStream stream) const;
   // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.
   std::string WaitingFor() const;
 

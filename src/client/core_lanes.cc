@@ -287,6 +287,11 @@ void ClientCore::FeedStarved() {
                                          " are held and it is not whole); raise memory, or make the batch smaller"));
 }
 
+bool ClientCore::Expects(LaneStream stream) const {
+  const auto name = streams_.find(stream);
+  return name == streams_.end() || lanes_.at(name->second).credit.outstanding > 0;
+}
+
 // ---- words
 
 std::string ClientCore::WaitingFor() const {

@@ -116,7 +116,7 @@ void Shelf::Remove(const GrantName& grant) {
 
 void Shelf::RemoveLocked(Lanes::iterator lane) {
   const GrantName grant = lane->first;
-  for (const Entry& entry : lane->second.blocks) passed_.push_back(entry.block.handle);
+  for (const Entry& entry : lane->second.blocks) Pass(entry.block.handle);
   Mark mark = MarkOf(grant, lane->second);
   mark.removed = true;
   last_marks_.push_back(mark);
@@ -151,7 +151,6 @@ void Shelf::Fail(Status status) {
 void Shelf::Close() {
   std::lock_guard lock(mutex_);
   closed_ = true;
-  ClaimLocked();
   while (!lanes_.empty()) RemoveLocked(lanes_.begin());
   News();
 }
@@ -247,7 +246,10 @@ void Shelf::Claimed() {
 void Shelf::ClaimLocked() {
   passed_.insert(passed_.end(), unclaimed_.begin(), unclaimed_.end());
   unclaimed_.clear();
+  in_hand_.clear();
 }
+
+void Shelf::Pass(Handle handle) { (in_hand_.contains(handle) ? unclaimed_ : passed_).push_back(handle); }
 
 void Shelf::CountWait(bool waits) {
   waiting_ = waits;
@@ -379,7 +381,7 @@ std::vector<Slice> Shelf::TakeLoose(uint64_t rows) {
 void Shelf::DropRest() {
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
     totals_.dropped_rows += lane->second.left;
-    for (const Entry& entry : lane->second.blocks) passed_.push_back(entry.block.handle);
+    for (const Entry& entry : lane->second.blocks) Pass(entry.block.handle);
     lane->second.blocks.clear();
     lane->second.left = 0;
     Settle(lane);
@@ -395,10 +397,11 @@ void Shelf::TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& ou
     Slice slice{lane->first, entry.block.handle, entry.next_row, take, CursorOf(entry.block, entry.next_row), CursorOf(entry.block, entry.next_row + take)};
     l.received = slice.end;
     out.push_back(slice);
+    in_hand_.insert(slice.handle);
     entry.next_row += take;
     rows -= take;
     if (entry.next_row == entry.block.info.rows) {
-      unclaimed_.push_back(entry.block.handle);
+      Pass(entry.block.handle);
       l.blocks.pop_front();
     }
   }

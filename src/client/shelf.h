@@ -148,6 +148,7 @@ class Shelf {
   bool AllEnded() const;
   bool AtEnd() const;
   void ClaimLocked();
+  void Pass(Handle handle);
   void CountWait(bool waits);
   void DropRest();
   void TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& out);
@@ -182,7 +183,8 @@ class Shelf {
   std::set<GrantName> dirty_;
   std::vector<Mark> last_marks_;    // of removed grants
   std::vector<Handle> passed_;
-  std::vector<Handle> unclaimed_;   // handed out whole with the last batch
+  std::set<Handle> in_hand_;        // of the last batch, until it is claimed…
+  std::vector<Handle> unclaimed_;   // …and those of them that are passed then
   bool waiting_ = false;
   bool waiting_told_ = false;
   std::optional<TimePoint> waits_since_;

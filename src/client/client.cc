@@ -1,0 +1,155 @@
+#include "penstock/client.h"
+
+#include <future>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "client/dispatcher_link.h"
+#include "client/hub.h"
+#include "client/reader.h"
+#include "wire/same_host.h"
+
+namespace penstock {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A link for what is not of one reader: register, look up. Readers have sessions of their own, since unasked replies carry no name.
+class RemoteClient final : public Client {
+ public:
+  RemoteClient(ConnectOptions options, std::string address) : hub_(Hub::Get()), options_(std::move(options)), address_(std::move(address)) {}
+
+  ~RemoteClient() override {
+    if (hub_.stamp() != CurrentStamp()) {
+      new std::shared_ptr<DispatcherLink>(std::move(link_));
+      return;
+    }
+    hub_.io().Post([link = std::move(link_)] {
+      if (link != nullptr) link->Stop();
+    });
+  }
+
+  Status Start() {
+    auto first = std::make_shared<FirstHello>();
+    DispatcherLink::Handler handler;
+    handler.up = [first] { first->Say({}); };
+    handler.down = [first](const Status& why) { first->last = why; };
+    handler.refused = [first](const Status& why) { first->Say(why); };
+    handler.said = [](const Message&) {};
+    ConnectParams params;
+    params.token = options_.token;
+    params.role = "consumer";
+    params.shared_memory = false;
+    std::future<Status> outcome = first->promise.get_future();
+    // Made there: a link lives on the I/O thread.
+    Await<bool>([&](std::promise<bool>& made) {
+      link_ = DispatcherLink::Make(hub_.io(), address_, std::move(params), identity_, std::move(handler));
+      link_->Start();
+      made.set_value(true);
+    });
+    if (outcome.wait_for(options_.timeout) == std::future_status::ready) return outcome.get();
+    const Status last = Await<Status>([&](std::promise<Status>& said) { said.set_value(first->last); });
+    if (!last.ok()) return last;
+    return Unreachable(address_, Status(Code::kDeadline, "nobody said hello within " + std::to_string(options_.timeout.count()) + " ms"));
+  }
+
+  Result<std::string> Register(const Plan& plan) override {
+    PENSTOCK_ASSIGN(Message reply, Ask(msg::Register{SerializePlan(plan)}));
+    if (auto* registered = std::get_if<msg::Registered>(&reply)) return std::move(registered->dataset);
+    return Unexpected();
+  }
+
+  Result<Plan> GetDataset(const std::string& dataset_id) override {
+    PENSTOCK_ASSIGN(Message reply, Ask(msg::GetDataset{dataset_id}));
+    if (auto* dataset = std::get_if<msg::DatasetReply>(&reply)) return ParsePlan(dataset->plan);
+    return Unexpected();
+  }
+
+  Result<std::unique_ptr<Reader>> Distribute(const Plan& plan, ReadOptions options) override {
+    PENSTOCK_ASSIGN(std::string dataset, Register(plan));
+    return Join(dataset, std::move(options));
+  }
+
+  Result<std::unique_ptr<Reader>> Join(const std::string& dataset_id, ReadOptions options) override {
+    PENSTOCK_TRY(CheckNotForked(hub_.stamp(), "client"));
+    if (options.mode != Mode::kShared && options.mode != Mode::kReplicated) {
+      return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
+    }
+    if (options.consumers > 0 && options.index.value_or(0) >= options.consumers) {
+      return Status(Code::kInvalid, "index " + std::to_string(*options.index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
+    }
+    msg::Join join;
+    join.dataset = dataset_id;
+    join.job_name = options.job_name;
+    join.mode = options.mode;
+    join.seed = options.seed;
+    join.epochs = options.epochs;
+    join.even = options.even;
+    join.index = options.index.value_or(0);
+    join.consumers = options.consumers;
+    std::random_device random;
+    join.incarnation = uint64_t{random()} << 32 | random();
+    join.name = HostAndPid();
+    return JoinJob({address_, options_, identity_, std::move(join), std::move(options)});
+  }
+
+ private:
+  struct FirstHello {
+    std::promise<Status> promise;
+    bool said = false;
+    Status last;  // of the attempts so far
+    void Say(Status status) {
+      if (!std::exchange(said, true)) promise.set_value(std::move(status));
+    }
+  };
+
+  // Runs on the I/O thread, and waits for what it promises.
+  template <class T, class Fn>
+  T Await(Fn fn) {
+    std::promise<T> promise;
+    std::future<T> future = promise.get_future();
+    hub_.io().Post([&] { fn(promise); });
+    return future.get();
+  }
+
+  // A dispatcher that is away for a moment is waited for, up to the timeout.
+  Result<Message> Ask(Message message) {
+    PENSTOCK_TRY(CheckNotForked(hub_.stamp(), "client"));
+    const TimePoint give_up = Clock::System().Now() + options_.timeout;
+    while (true) {
+      const Duration left = give_up - Clock::System().Now();
+      auto promise = std::make_shared<std::promise<Result<Message>>>();
+      std::future<Result<Message>> future = promise->get_future();
+      hub_.io().Post([link = link_, message, left, promise] {
+        link->Request(message, left, [promise](Result<Message> answer) { promise->set_value(std::move(answer)); });
+      });
+      Result<Message> answer = future.get();
+      const bool retry = !answer.ok() && answer.status().code() == Code::kUnavailable && Clock::System().Now() + kRetryEvery < give_up;
+      if (!retry) return answer;
+      std::this_thread::sleep_for(kRetryEvery);
+    }
+  }
+
+  Status Unexpected() const { return Status(Code::kMismatch, "the dispatcher at " + address_ + " answered with something else; is it of another version?"); }
+
+  static constexpr Duration kRetryEvery = milliseconds(50);
+
+  Hub& hub_;
+  const ConnectOptions options_;
+  const std::string address_;
+  const std::shared_ptr<ServiceIdentity> identity_ = std::make_shared<ServiceIdentity>();
+  std::shared_ptr<DispatcherLink> link_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Client>> Client::Connect(ConnectOptions options) {
+  PENSTOCK_ASSIGN(std::string address, ServiceAddress(options.service));
+  auto client = std::make_shared<RemoteClient>(std::move(options), std::move(address));
+  PENSTOCK_TRY(client->Start());
+  return std::shared_ptr<Client>(std::move(client));
+}
+
+}  // namespace penstock

@@ -1,0 +1,131 @@
+#include "client/reader.h"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <utility>
+
+#include "client/hub.h"
+#include "client/reader_io.h"
+
+namespace penstock {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The loop's half.
+class RemoteReader final : public Reader {
+ public:
+  RemoteReader(std::shared_ptr<ReaderIo> io, msg::Joined joined)
+      : stamp_(io->hub().stamp()), io_(std::move(io)), joined_(std::move(joined)), epoch_(joined_.epoch), batcher_(joined_.layout) {}
+
+  ~RemoteReader() override {
+    Close();
+  }
+
+  Result<std::optional<Batch>> Next(milliseconds wait) override {
+    PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
+    const TimePoint start = Clock::System().Now();
+    if (!waits_since_) waits_since_ = start;
+    const TimePoint give_up = After(start, wait);
+    const TimePoint stalled = After(*waits_since_, io_->params().read.stall_timeout);
+    while (true) {
+      Shelf::Taken taken = io_->shelf().Next();
+      if (auto* slices = std::get_if<std::vector<Slice>>(&taken)) return MakeBatch(*slices);
+      if (auto* status = std::get_if<Status>(&taken)) return *status;
+      if (std::holds_alternative<Shelf::EpochEnd>(taken)) return std::optional<Batch>();
+      const TimePoint now = Clock::System().Now();
+      if (now >= stalled) return Stalled();
+      if (now >= give_up) return Deadline(wait);
+      io_->shelf().WaitForNews(std::get<Shelf::Wait>(taken).seen, std::min(give_up, stalled));
+    }
+  }
+
+  Result<bool> StartEpoch() override {
+    PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
+    if (closed_) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
+    const Epoch next{Raw(epoch_) + 1};
+    if (joined_.epochs != 0 && Raw(next) >= joined_.epochs) return false;
+    epoch_ = next;
+    waits_since_.reset();
+    io_->shelf().BeginEpoch(next);
+    io_->StartEpoch(next);
+    return true;
+  }
+
+  const Layout& layout() const override { return joined_.layout; }
+  const std::string& job_name() const override { return joined_.job_name; }
+  Epoch epoch() const override { return epoch_; }
+  ReaderStats stats() const override { return stamp_ == CurrentStamp() ? io_->Stats() : ReaderStats{}; }
+
+  void Close() override {
+    if (stamp_ != CurrentStamp() || std::exchange(closed_, true)) return;
+    std::promise<void> left;
+    std::future<void> done = left.get_future();
+    io_->Leave(std::move(left));
+    // The dispatcher's word is worth a moment, so that others get the lanes at once; without it they get them when the lease is over.
+    done.wait_for(std::chrono::milliseconds(1500));
+  }
+
+ private:
+  static TimePoint After(TimePoint from, milliseconds wait) {
+    constexpr milliseconds kForever = std::chrono::hours(24 * 365);
+    return from + std::min(wait, kForever);
+  }
+
+  Result<std::optional<Batch>> MakeBatch(const std::vector<Slice>& slices) {
+    waits_since_.reset();
+    std::vector<SlicedBlock> sliced;
+    for (const Slice& slice : slices) sliced.push_back({slice, io_->blocks().Get(slice.handle)});
+    io_->shelf().Claimed();
+    // A loop that keeps its batches would use up the credit of lanes that have to go on: it gets copies of its own.
+    const bool own = io_->kept_bytes() > io_->params().read.memory / 2;
+    PENSTOCK_ASSIGN(Batch batch, batcher_.Make(sliced, own));
+    return std::optional<Batch>(std::move(batch));
+  }
+
+  Status Deadline(milliseconds wait) const {
+    if (wait <= milliseconds(0)) return Status(Code::kDeadline, "no batch is ready");
+    const std::string what = io_->Stats().waiting_for;
+    return Status(Code::kDeadline, "no batch within " + std::to_string(wait.count()) + " ms; waiting for " + what).With("where", what);
+  }
+
+  Status Stalled() const {
+    const std::string what = io_->Stats().waiting_for;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(io_->params().read.stall_timeout).count();
+    return Status(Code::kStalled, "job '" + joined_.job_name + "': no batch for " + std::to_string(seconds) + " s; waiting for " + what +
+                                      "; `penstock status` shows who is there")
+        .With("where", what);
+  }
+
+  const ForkStamp stamp_;
+  std::shared_ptr<ReaderIo> io_;
+  const msg::Joined joined_;
+  Epoch epoch_;
+  const Batcher batcher_;
+  std::optional<TimePoint> waits_since_;  // since the last batch
+  bool closed_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Reader>> JoinJob(ReaderParams params) {
+  const auto timeout = params.connect.timeout;
+  const std::string job = params.join.job_name;
+  std::shared_ptr<ReaderIo> io = ReaderIo::Start(Hub::Get(), std::move(params));
+  const auto joined = io->joined();
+  // A little longer than the service itself waits, so that its own words come first.
+  if (joined.wait_for(timeout + std::chrono::seconds(2)) != std::future_status::ready) {
+    const std::string what = io->Stats().waiting_for;
+    io->Leave({});
+    return Status(Code::kDeadline, "joining job '" + job + "' took longer than " + std::to_string(timeout.count()) + " ms; waiting for " + what)
+        .With("where", what);
+  }
+  if (!joined.get().ok()) {
+    io->Leave({});
+    return joined.get().status();
+  }
+  return std::unique_ptr<Reader>(std::make_unique<RemoteReader>(std::move(io), *joined.get()));
+}
+
+}  // namespace penstock

@@ -1,0 +1,23 @@
+// A Reader over a service: the shell around ClientCore and Shelf. The core runs on the hub's I/O thread, delivery on the loop's.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "client/dispatcher_link.h"
+#include "penstock/client.h"
+
+namespace penstock {
+
+struct ReaderParams {
+  std::string address;  // of the dispatcher
+  ConnectOptions connect;
+  std::shared_ptr<ServiceIdentity> identity;
+  msg::Join join;
+  ReadOptions read;
+};
+
+// Joins, and waits for it at most connect.timeout; the error then says what was waited for.
+Result<std::unique_ptr<Reader>> JoinJob(ReaderParams params);
+
+}  // namespace penstock

@@ -1,0 +1,106 @@
+// The half of a reader that lives on the I/O thread: it runs the core on real sessions.
+#pragma once
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "client/batcher.h"
+#include "client/core.h"
+#include "client/dispatcher_link.h"
+#include "client/hub.h"
+#include "client/reader.h"
+#include "client/shelf.h"
+#include "client/worker_links.h"
+
+namespace penstock {
+
+// Handles -> bytes. Any thread.
+class BlockTable {
+ public:
+  void Put(Handle handle, BlockPtr block);
+  BlockPtr Get(Handle handle) const;
+  BlockPtr Take(Handle handle);  // forgets it; dropped by the caller, outside the lock
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, BlockPtr> blocks_;
+};
+
+// Handles whose memory is gone, on their way to the core. Blocks may die on any thread, also when the reader is gone.
+class FreedBlocks {
+ public:
+  explicit FreedBlocks(std::function<void()> wake) : wake_(std::move(wake)) {}
+  void Add(Handle handle);
+  std::vector<Handle> Take();
+
+ private:
+  const std::function<void()> wake_;  // when there are some after none
+  std::mutex mutex_;
+  std::vector<Handle> handles_;
+};
+
+class ReaderIo final : public LinkUser, public std::enable_shared_from_this<ReaderIo> {
+ public:
+  // Any thread. Destroyed on the I/O thread, or never (in a forked child: it is the parent's).
+  static std::shared_ptr<ReaderIo> Start(Hub& hub, ReaderParams params);
+  void Leave(std::promise<void> left);  // any thread; `left` when the dispatcher knows, or a second has passed
+
+  Hub& hub() { return hub_; }
+  Shelf& shelf() { return shelf_; }
+  const BlockTable& blocks() const { return blocks_; }
+  const ReaderParams& params() const { return params_; }
+  uint64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
+  std::shared_future<Result<msg::Joined>> joined() const { return joined_; }
+  void StartEpoch(Epoch epoch);  // any thread, after Shelf::BeginEpoch
+  // From the I/O thread's side; waits for it. Not on the I/O thread.
+  ReaderStats Stats();
+
+  // I/O thread
+  void OnWorkerUp(WorkerId worker) override;
+  void OnWorkerDown(WorkerId worker, const Status& why) override;
+  void OnWorkerDraining(WorkerId worker) override;
+  void OnLaneMessage(WorkerId worker, StreamId stream, Message message) override;
+  void OnLaneBlock(WorkerId worker, StreamId stream, Extent block) override;
+  bool ExpectsBlock(StreamId stream) const override;
+
+ private:
+  ReaderIo(Hub& hub, ReaderParams params);
+  void Connect();
+  void On(const ClientEvent& event);
+  void TakeProgress();
+  void TakeFreed();
+  void Perform(ClientAction action);
+  void OnDispatcher(Result<Message> message);
+  void SendDispatcher(Message message);
+  void Post(void (ReaderIo::*method)());
+  BlockPtr Hold(Handle handle, Extent extent, BlockView view);
+  void FinishJoin(Result<msg::Joined> outcome);
+  LinkKey KeyOf(WorkerId worker) const { return {worker, params_.connect.shared_memory}; }
+
+  Hub& hub_;
+  const ReaderParams params_;
+  Shelf shelf_;
+  BlockTable blocks_;
+  std::shared_ptr<FreedBlocks> freed_;
+  std::atomic<uint64_t> kept_bytes_{0};
+  std::shared_future<Result<msg::Joined>> joined_;
+
+  // I/O thread only
+  ClientCore core_;
+  std::shared_ptr<DispatcherLink> dispatcher_;
+  std::unique_ptr<Timer> timer_;
+  std::optional<std::promise<Result<msg::Joined>>> join_promise_;
+  std::optional<std::promise<void>> left_;
+  std::shared_ptr<const Spec> row_spec_;
+  uint64_t last_handle_ = 0;
+  uint64_t bytes_ = 0;
+  bool waiting_told_ = false;
+};
+
+}  // namespace penstock

@@ -1,0 +1,62 @@
+// Sessions to workers, shared by all readers of the process. I/O thread only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/extent.h"
+#include "penstock/ids.h"
+#include "penstock/status.h"
+#include "wire/io_thread.h"
+#include "wire/messages.h"
+#include "wire/session.h"
+
+namespace penstock {
+
+// A reader, as a link sees it. Calls come from the I/O thread, never from inside a call of WorkerLinks.
+class LinkUser {
+ public:
+  virtual ~LinkUser() = default;
+  virtual void OnWorkerUp(WorkerId worker) = 0;
+  virtual void OnWorkerDown(WorkerId worker, const Status& why) = 0;  // detached with it
+  virtual void OnWorkerDraining(WorkerId worker) = 0;
+  virtual void OnLaneMessage(WorkerId worker, StreamId stream, Message message) = 0;
+  virtual void OnLaneBlock(WorkerId worker, StreamId stream, Extent block) = 0;
+  // Whether the worker has credit for it.
+  virtual bool ExpectsBlock(StreamId stream) const = 0;
+};
+
+// Whom to connect to, and how. A worker's id is its incarnation's own, so it names cluster and token, too.
+struct LinkTarget {
+  msg::WorkerInfo worker;
+  std::string token;
+  bool shared_memory = true;
+};
+struct LinkKey {
+  WorkerId worker{};
+  bool shared_memory = true;
+  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
+};
+
+class WorkerLinks {
+ public:
+  explicit WorkerLinks(IoThread& io) : io_(io) {}
+
+  // OnWorkerUp or OnWorkerDown follows.
+  void Attach(const LinkTarget& target, const std::shared_ptr<LinkUser>& user);
+  // The last user's leaving closes the session.
+  void Detach(LinkKey key, LinkUser& user);
+  // Open makes `stream` the user's; CloseLane, and the worker's last word on it, end that. Dropped where the link is down.
+  void Send(LinkKey key, StreamId stream, Message message, LinkUser& user);
+
+ private:
+  class Link;
+  friend class Link;
+  void Forget(LinkKey key, const Link* link);
+
+  IoThread& io_;
+  std::map<LinkKey, std::shared_ptr<Link>> links_;
+};
+
+}  // namespace penstock
