@@ -1,5 +1,5 @@
 # penstock_library(room USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,
-# each *_fuzz.cc a fuzz program of its own.
+# each *_fuzz.cc a fuzz program of its own, each *_bench.cc a benchmark (built by name, where Google Benchmark is installed).
 function(penstock_library room)
   cmake_parse_arguments(arg "" "" "USES" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
@@ -22,6 +22,16 @@ function(penstock_library room)
     add_executable(${room}_test ${tests})
     target_link_libraries(${room}_test PRIVATE penstock_${room} GTest::gmock GTest::gtest_main)
     gtest_discover_tests(${room}_test DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
+  endif()
+  set(benches ${all})
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  find_package(benchmark QUIET)
+  if(benchmark_FOUND)
+    foreach(bench ${benches})
+      get_filename_component(name ${bench} NAME_WE)
+      add_executable(${name} EXCLUDE_FROM_ALL ${bench})
+      target_link_libraries(${name} PRIVATE penstock_${room} benchmark::benchmark)
+    endforeach()
   endif()
   if(PENSTOCK_FUZZ)
     foreach(fuzzer ${fuzzers})
