@@ -81,8 +81,23 @@ void DispatcherCore::Impl::ApplyFinishes(Job& job, Consumer& consumer, const std
     if (!repeated.has_value()) continue;
     changes.epochs.insert(finish.lane.epoch);
     changes.members.insert(consumer.id);
-    job.redelivered += *repeated;
-    changes.job = changes.job || *repeated > 0;
+    CountRepeated(job, *repeated, changes);
+  }
+}
+
+void DispatcherCore::Impl::CountRepeated(Job& job, uint64_t rows, Changes& changes) {
+  if (rows == 0) return;
+  job.redelivered += rows;
+  counts_.redelivered += rows;
+  changes.job = true;
+}
+
+void DispatcherCore::Impl::GiveBackAll(Job& job, ConsumerId consumer, bool doubtful, Changes& changes) {
+  for (auto& [epoch, state] : job.open) {
+    const std::optional<uint64_t> repeated = state.GiveBackAll(consumer, doubtful);
+    if (!repeated.has_value()) continue;
+    changes.epochs.insert(epoch);
+    CountRepeated(job, *repeated, changes);
   }
 }
 
@@ -143,9 +158,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
 }
 
 void DispatcherCore::Impl::RemoveMember(Job& job, ConsumerId id, Changes& changes) {
-  for (auto& [epoch, state] : job.open) {
-    if (state.GiveBackAll(id, false)) changes.epochs.insert(epoch);
-  }
+  GiveBackAll(job, id, false, changes);
   job.members.erase(id);
   changes.members.insert(id);
 }
@@ -160,9 +173,8 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
     consumer.idle = consumer.ending = false;
     consumer.want = 0;
     changes.members.insert(id);
-    for (auto& [epoch, state] : job.open) {
-      if (state.GiveBackAll(id, true)) changes.epochs.insert(epoch);
-    }
+    GiveBackAll(job, id, true, changes);
+    ++counts_.expired;
     Log(consumer.name + " of job '" + job.name + "' was silent for its lease: its lanes go to others, from what it last said it had delivered",
         LogLine::Level::kWarn);
   }

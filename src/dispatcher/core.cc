@@ -24,6 +24,7 @@ DispatcherCore::~DispatcherCore() = default;
 Status DispatcherCore::Restore(TimePoint now, const Snapshot& stored) { return impl_->Restore(now, stored); }
 void DispatcherCore::On(TimePoint now, const Event& event, Actions& out) { impl_->On(now, event, out); }
 Snapshot DispatcherCore::TakeSnapshot() const { return impl_->TakeSnapshot(); }
+const CoreCounts& DispatcherCore::counts() const { return impl_->counts(); }
 bool DispatcherCore::Quiet() const { return impl_->Quiet(); }
 
 void DispatcherCore::Impl::On(TimePoint now, const Event& event, Actions& out) {

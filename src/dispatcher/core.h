@@ -76,6 +76,12 @@ struct CoreOptions {
   Duration worker_deadline = std::chrono::seconds(30);  // a join fails when no worker came for so long
 };
 
+// Since this core was made.
+struct CoreCounts {
+  uint64_t expired = 0;      // leases of consumers that ran out
+  uint64_t redelivered = 0;  // rows that may have been delivered twice
+};
+
 using Snapshot = std::map<std::string, std::string>;  // key -> value: what the store holds
 
 class DispatcherCore {
@@ -91,6 +97,8 @@ class DispatcherCore {
 
   // All that Restore would need, made anew from the state: equal to what was persisted so far.
   Snapshot TakeSnapshot() const;
+
+  const CoreCounts& counts() const;
 
   // No job is being read or waited for: what --exit-when-done waits for.
   bool Quiet() const;

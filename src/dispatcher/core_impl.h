@@ -20,6 +20,7 @@ class DispatcherCore::Impl {
   Status Restore(TimePoint now, const Snapshot& stored);
   void On(TimePoint now, const Event& event, Actions& out);
   Snapshot TakeSnapshot() const;
+  const CoreCounts& counts() const { return counts_; }
   bool Quiet() const { return jobs_.empty() && listings_.empty() && joins_.empty(); }
 
  private:
@@ -85,6 +86,8 @@ class DispatcherCore::Impl {
   void OnMessage(SessionId session, RequestId request, const msg::Leave& leave);
   Job* FindReading(JobId id, ConsumerId consumer, SessionId session, RequestId request);
   void ApplyFinishes(Job& job, Consumer& consumer, const std::vector<msg::Finish>& finished, Changes& changes);
+  void CountRepeated(Job& job, uint64_t rows, Changes& changes);
+  void GiveBackAll(Job& job, ConsumerId consumer, bool doubtful, Changes& changes);
   void ApplyHolds(Job& job, const Consumer& consumer, const std::vector<msg::Hold>& holds);
   void MoveOn(Job& job, Consumer& consumer, Epoch epoch, Changes& changes);
   msg::BeatReply MakeReply(const Job& job, const Consumer& consumer) const;
@@ -123,6 +126,7 @@ class DispatcherCore::Impl {
   uint64_t next_tombstone_ = 1;
   uint32_t jobs_made_ = 0;  // in this term
   uint64_t asks_made_ = 0;
+  CoreCounts counts_;
 
   // Of the event being handled.
   TimePoint now_;

@@ -134,17 +134,19 @@ std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finis
   return held.doubtful ? upto.seq - held.from.seq : 0;
 }
 
-bool EpochState::GiveBackAll(ConsumerId consumer, bool doubtful) {
+std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtful) {
   auto it = holders_.find(consumer);
-  if (it == holders_.end()) return false;
+  if (it == holders_.end()) return std::nullopt;
+  uint64_t repeated = 0;
   for (const auto& [name, held] : it->second) {
     const Cursor from = std::clamp(held.asked, held.from, Cursor{held.to, 0});
+    if (held.doubtful) repeated += from.seq - held.from.seq;
     if (from.seq == held.to) continue;
     RestorePiece({.lane = name.lane, .from = from, .to = held.to, .fence = Next(name.fence),
                   .origin = held.broken ? Origin::kBroken : Origin::kKept, .doubtful = doubtful || held.doubtful});
   }
   holders_.erase(it);
-  return true;
+  return repeated;
 }
 
 uint64_t EpochState::DropUnwanted() {

@@ -110,8 +110,8 @@ class EpochState {
 
   // A holder is done with a grant. Returns how many rows may have been delivered twice; nullopt where it does not hold such a grant.
   std::optional<uint64_t> Finish(ConsumerId consumer, const msg::Finish& finish);
-  // All of a consumer's grants come back, from its asked marks. Returns whether there were any.
-  bool GiveBackAll(ConsumerId consumer, bool doubtful);
+  // All of a consumer's grants come back, from its asked marks. Returns how many rows may have been delivered twice; nullopt where it has none.
+  std::optional<uint64_t> GiveBackAll(ConsumerId consumer, bool doubtful);
 
   // Nobody reads this epoch any more: pieces left by `break` and lanes never granted are dropped. Returns how many.
   uint64_t DropUnwanted();

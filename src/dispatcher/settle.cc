@@ -192,7 +192,7 @@ class Settler {
   bool RevokeFromRichest(EpochState& state) {
     Consumer* richest = nullptr;
     for (Consumer* consumer : Readers(state.epoch())) {
-      if (consumer->ending || LiveHeld(state, *consumer) < 2 || Silent(*consumer, now_)) continue;
+      if (consumer->ending || Idle(*consumer) || LiveHeld(state, *consumer) < 2 || Silent(*consumer, now_)) continue;
       if (richest == nullptr || LiveHeld(state, *consumer) > LiveHeld(state, *richest)) richest = consumer;
     }
     if (richest == nullptr) return false;

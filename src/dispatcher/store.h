@@ -26,16 +26,15 @@ class Store {
   // How often the store was opened, this time included.
   virtual Term term() const = 0;
   virtual Result<std::map<std::string, std::string>> Load() = 0;
+  // Where this dispatcher can be reached, for another that finds the store in use.
+  virtual Status Announce(const std::string& address) = 0;
   // All or nothing, and durable when it returns Ok. After an error the store must not be used any more.
   virtual Status Commit(const std::vector<Write>& writes) = 0;
 };
 
-struct StoreOptions {
-  std::string dir;      // made if missing; holds state.db and the lock
-  std::string address;  // of this dispatcher, for the one that finds the store in use
-};
-// Exclusive: a second dispatcher on the same directory gets Exists, with the first one's process and address.
-Result<std::unique_ptr<Store>> OpenSqliteStore(const StoreOptions& options);
+// `dir` is made if missing; it holds state.db and the lock. Exclusive: a second dispatcher on the same directory gets Exists, with the first
+// one's process and address.
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& dir);
 
 // Lives as long as the process: for a dispatcher without a state directory.
 std::unique_ptr<Store> MakeMemoryStore();

@@ -1,0 +1,236 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatcher/core_harness.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+// Two consumers of one job.
+struct Pair {
+  CoreHarness h;
+  Scripted a, b;
+  explicit Pair(uint32_t lanes, uint32_t epochs = 1) : Pair(LayoutOf(lanes), epochs) {}
+  Pair(const Layout& layout, uint32_t epochs) : a(JoinNew(1, layout, epochs)), b(JoinNew(2, layout, epochs)) {}
+
+ private:
+  msg::Joined JoinNew(uint64_t id, const Layout& layout, uint32_t epochs) {
+    if (id == 1) h.AddWorker(1);
+    msg::Join join = h.JoinOf(id);
+    join.epochs = epochs;
+    return h.JoinOk(join, layout);
+  }
+};
+
+TEST(Beat, GrantsWhatIsWantedButNotMoreThanAShare) {
+  Pair p(4);
+  EXPECT_EQ(p.a.Hold(p.h, 6).grants.size(), 2u);
+  EXPECT_EQ(p.b.Hold(p.h, 6).grants.size(), 1u);
+}
+
+TEST(Beat, ARepeatedOneIsHarmless) {
+  Pair p(4);
+  p.a.Hold(p.h, 1);
+  const msg::BeatReply first = p.a.reply;
+  --p.a.beat.serial;
+  EXPECT_EQ(p.a.Say(p.h).grants, first.grants);
+}
+
+TEST(Beat, AnIdleConsumerGetsALaneOfTheRichestAtAHigherFence) {
+  Pair p(2);
+  p.a.Hold(p.h, 6);
+  p.a.Hold(p.h, 6);
+  p.a.Hold(p.h, 6);
+  ASSERT_EQ(p.a.reply.grants.size(), 2u);
+  p.h.pushed.clear();
+  p.b.Hold(p.h, 6, true);
+  EXPECT_TRUE(p.b.reply.grants.empty());
+  EXPECT_FALSE(p.b.reply.end);
+  ASSERT_EQ(p.h.pushed.size(), 1u) << "the holder is told at once";
+  const auto revoke = std::get<msg::BeatReply>(p.h.pushed[0].message).revoke;
+  ASSERT_EQ(revoke.size(), 1u);
+  p.h.pushed.clear();
+  p.a.Finish(p.h, revoke[0], {3, 0}, false, 6, false);
+  EXPECT_EQ(p.a.reply.grants.size(), 1u);
+  ASSERT_EQ(p.h.pushed.size(), 1u) << "and so is the one that waits";
+  const auto grants = std::get<msg::BeatReply>(p.h.pushed[0].message).grants;
+  ASSERT_EQ(grants.size(), 1u);
+  EXPECT_EQ(grants[0].range.from, (Cursor{3, 0}));
+  EXPECT_EQ(Raw(grants[0].fence), Raw(revoke[0].fence) + 1);
+}
+
+TEST(Beat, TailsGoToTheOneStillAtWorkAndTheIdleOneGetsItsEnd) {
+  Pair p(2);
+  p.a.Hold(p.h, 1);
+  p.b.Hold(p.h, 1);
+  p.a.beat.tail_rows = 2;
+  p.a.Hold(p.h, 5, true);
+  ASSERT_EQ(p.a.reply.revoke.size(), 1u);
+  EXPECT_FALSE(p.a.reply.end);
+  p.a.Finish(p.h, p.a.reply.revoke[0], {8, 0}, false, 5, true);
+  EXPECT_TRUE(p.a.reply.end);
+  EXPECT_FALSE(p.a.reply.epoch_done);
+  EXPECT_EQ(p.b.Hold(p.h, 5).grants.size(), 2u);
+}
+
+TEST(Beat, WhenAllAreIdleTheOneWithMostTailRowsGetsTheOthersTails) {
+  Pair p(2);
+  p.a.Hold(p.h, 1);
+  p.b.Hold(p.h, 1);
+  p.b.beat.tail_rows = 3;
+  p.b.Hold(p.h, 0);
+  p.a.beat.tail_rows = 1;
+  // Both become idle before either is chosen: b says so first, while a still works.
+  p.b.Hold(p.h, 5, true);
+  ASSERT_EQ(p.b.reply.revoke.size(), 1u);
+  p.b.Finish(p.h, p.b.reply.revoke[0], {8, 0}, false, 5, true);
+  EXPECT_TRUE(p.b.reply.end);
+  p.a.Hold(p.h, 5, true);
+  EXPECT_EQ(p.a.reply.grants.size(), 2u);
+  p.a.Hold(p.h, 5, true);
+  EXPECT_TRUE(p.a.reply.end) << "the last one keeps its tails and delivers the short batch";
+  EXPECT_EQ(p.a.reply.grants.size(), 2u);
+  EXPECT_FALSE(p.a.reply.epoch_done);
+}
+
+TEST(Beat, NobodyGetsEndWhileAConsumerWithLanesIsSilent) {
+  Pair p(2);
+  p.a.Hold(p.h, 1);
+  p.b.Hold(p.h, 1);
+  p.h.Pass(std::chrono::seconds(4));
+  p.a.Finish(p.h, p.a.reply.grants[0], {10, 0}, true, 5, true);
+  EXPECT_FALSE(p.a.reply.end);
+  EXPECT_THAT(p.a.reply.waiting_for, testing::HasSubstr("rank-2, which is silent"));
+  for (int i = 0; i < 14; ++i) {
+    p.h.Pass(std::chrono::seconds(1));
+    p.a.Hold(p.h, 5, true);
+  }
+  ASSERT_EQ(p.a.reply.grants.size(), 1u) << "the dead one's lane came when its lease ended";
+  EXPECT_EQ(p.a.reply.grants[0].fence, Fence{2});
+}
+
+TEST(Beat, AnExpiredConsumerIsRevivedByItsNextBeat) {
+  Pair p(4);
+  p.a.Hold(p.h, 1);
+  p.h.Pass(std::chrono::seconds(16));
+  p.a.Hold(p.h, 1);
+  ASSERT_EQ(p.a.reply.grants.size(), 1u);
+  EXPECT_EQ(p.a.reply.grants[0].fence, Fence{2});
+}
+
+TEST(Beat, AnotherGenerationIsShutOut) {
+  Pair p(1);
+  p.a.beat.generation = Generation{7};
+  p.a.beat.serial = 1;
+  EXPECT_EQ(std::get<msg::Failed>(p.h.Say(SessionId{1}, p.a.beat)).error.code(), Code::kStale);
+}
+
+TEST(Leave, GivesLanesBackAtOnce) {
+  Pair p(2);
+  p.a.Hold(p.h, 2);
+  p.a.Hold(p.h, 2);
+  p.b.Hold(p.h, 2);
+  const auto held = p.a.reply.grants.size();
+  p.h.pushed.clear();
+  p.h.Say(SessionId{1}, msg::Leave{p.a.beat.job, p.a.beat.consumer, {}, {}});
+  ASSERT_FALSE(p.h.pushed.empty());
+  EXPECT_EQ(std::get<msg::BeatReply>(p.h.pushed.back().message).grants.size(), std::min<size_t>(2, held + p.b.reply.grants.size()));
+}
+
+TEST(Epochs, TheNextIsGrantedWhenAllOfThisOneWas) {
+  Pair p(2, 2);
+  p.a.Hold(p.h, 1);
+  p.a.beat.epoch = Epoch{1};  // a break
+  p.a.Finish(p.h, p.a.reply.grants[0], {5, 0}, false, 6, true);
+  EXPECT_TRUE(p.a.reply.grants.empty());
+  EXPECT_THAT(p.a.reply.waiting_for, testing::HasSubstr("epoch 0"));
+  p.b.Hold(p.h, 6);
+  p.b.Hold(p.h, 6);
+  EXPECT_EQ(p.b.reply.grants.size(), 2u) << "what the break gave back goes to the one still there";
+  p.a.Hold(p.h, 6, true);
+  ASSERT_FALSE(p.a.reply.grants.empty());
+  EXPECT_EQ(p.a.reply.grants[0].range.lane.epoch, Epoch{1});
+}
+
+TEST(Epochs, WhatTheLastReaderLeavesByBreakIsDropped) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.epochs = 0;
+  Scripted a(h.JoinOk(join, LayoutOf(10)));
+  a.Hold(h, 1);
+  a.beat.epoch = Epoch{1};
+  a.Finish(h, a.reply.grants[0], {5, 0}, false, 2, true);
+  ASSERT_EQ(a.reply.grants.size(), 2u);
+  EXPECT_EQ(a.reply.grants[0].range.lane.epoch, Epoch{1});
+}
+
+TEST(Serial, RangesOfOneLaneGoToSeveralConsumers) {
+  Layout layout = LayoutOf(1);
+  layout.serial = true;
+  layout.serial_range = 100;
+  Pair p(layout, 1);
+  p.a.Hold(p.h, 6);
+  p.b.Hold(p.h, 6);
+  ASSERT_EQ(p.a.reply.grants.size(), 1u);
+  ASSERT_EQ(p.b.reply.grants.size(), 1u);
+  EXPECT_EQ(p.a.reply.grants[0].range.to, 100u);
+  EXPECT_EQ(p.b.reply.grants[0].range.from.seq, 100u);
+}
+
+TEST(Replicated, EachWorkerIsAPassAndItsGrantsArePinned) {
+  CoreHarness h;
+  h.AddWorker(1);
+  h.AddWorker(2);
+  msg::Join join = h.JoinOf(1);
+  join.mode = Mode::kReplicated;
+  Scripted a(h.JoinOk(join, LayoutOf(1)));
+  a.Hold(h, 6);
+  ASSERT_EQ(a.reply.grants.size(), 2u);
+  EXPECT_NE(a.reply.grants[0].worker, a.reply.grants[1].worker);
+  h.Feed(SessionClosed{SessionId{1001}});
+  a.Hold(h, 6);
+  ASSERT_EQ(a.reply.grants.size(), 1u) << "a lost worker's replica is dropped";
+  h.AddWorker(1);
+  a.Hold(h, 6);
+  EXPECT_EQ(a.reply.grants.size(), 2u) << "one that comes back is a new replica";
+}
+
+TEST(Workers, OneThatIsSilentForItsLeaseIsForgottenAndToldToSayHelloAgain) {
+  CoreHarness h;
+  h.AddWorker(1);
+  h.Pass(std::chrono::seconds(6));
+  EXPECT_FALSE(std::get<msg::WorkerBeatReply>(h.Say(SessionId{1001}, msg::WorkerBeat{.worker = WorkerId{1}})).known);
+}
+
+TEST(Workers, DrainingIsShownToConsumersAtOnce) {
+  Pair p(1);
+  p.a.Hold(p.h, 1);
+  p.h.pushed.clear();
+  p.h.Say(SessionId{1001}, msg::WorkerBeat{.worker = WorkerId{1}, .draining = true});
+  ASSERT_FALSE(p.h.pushed.empty());
+  EXPECT_TRUE(std::get<msg::BeatReply>(p.h.pushed[0].message).workers.at(0).draining);
+}
+
+TEST(Restart, KeepsGrantsAndRenewsLeases) {
+  Pair p(4);
+  p.a.Hold(p.h, 2);
+  const auto grants = p.a.reply.grants;
+  p.h.Pass(std::chrono::seconds(14));
+  p.h.Restart();
+  p.h.Pass(std::chrono::seconds(14));
+  EXPECT_EQ(p.a.Hold(p.h, 0).grants, grants);
+}
+
+TEST(Status, ShowsJobsAndWorkers) {
+  Pair p(4);
+  p.a.Hold(p.h, 2);
+  const auto status = std::get<msg::StatusReply>(p.h.Say(SessionId{9}, msg::StatusAsk{}));
+  ASSERT_EQ(status.jobs.size(), 1u);
+  EXPECT_EQ(status.jobs[0].consumers, 2u);
+  EXPECT_EQ(status.jobs[0].lanes_open, 2u);
+  EXPECT_EQ(status.workers.size(), 1u);
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher

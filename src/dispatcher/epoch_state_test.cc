@@ -1,0 +1,120 @@
+#include "dispatcher/epoch_state.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace penstock::dispatcher {
+namespace {
+
+constexpr ConsumerId kA{1};
+constexpr ConsumerId kB{2};
+
+EpochState Shared(uint32_t lanes, uint64_t range_rows = 0) {
+  EpochState state(Epoch{0}, {lanes, range_rows});
+  state.AddReplica(ReplicaId{0}, WorkerId{});
+  return state;
+}
+
+msg::Finish FinishOf(const msg::Grant& grant, Cursor upto, bool ended) {
+  return {grant.range.lane, grant.range.from.seq, grant.fence, upto, ended};
+}
+
+TEST(EpochState, GrantsEachLaneOnce) {
+  EpochState state = Shared(2);
+  EXPECT_EQ(state.TakeLane(kA)->range.lane.lane, LaneId{0});
+  EXPECT_EQ(state.TakeLane(kB)->range.lane.lane, LaneId{1});
+  EXPECT_FALSE(state.TakeLane(kA).has_value());
+  EXPECT_TRUE(state.AllGranted());
+  EXPECT_FALSE(state.Done());
+}
+
+TEST(EpochState, IsDoneWhenEveryLaneWasDeliveredToItsEnd) {
+  EpochState state = Shared(1);
+  const msg::Grant grant = *state.TakeLane(kA);
+  EXPECT_EQ(state.Finish(kA, FinishOf(grant, {10, 0}, true)), 0u);
+  EXPECT_TRUE(state.Done());
+}
+
+TEST(EpochState, WhatIsGivenBackGoesOutAtAHigherFence) {
+  EpochState state = Shared(1);
+  const msg::Grant first = *state.TakeLane(kA);
+  state.Finish(kA, FinishOf(first, {4, 1}, false));
+  const msg::Grant second = *state.TakeFromPool(kB);
+  EXPECT_EQ(second.range.from, (Cursor{4, 1}));
+  EXPECT_EQ(Raw(second.fence), Raw(first.fence) + 1);
+}
+
+TEST(EpochState, AFinishOfSomebodyElsesGrantChangesNothing) {
+  EpochState state = Shared(1);
+  const msg::Grant grant = *state.TakeLane(kA);
+  EXPECT_FALSE(state.Finish(kB, FinishOf(grant, {10, 0}, true)).has_value());
+  EXPECT_NE(state.Find(kA), nullptr);
+}
+
+TEST(EpochState, AFinishBeforeTheGrantsStartGivesItAllBack) {
+  EpochState state = Shared(1);
+  const msg::Grant first = *state.TakeLane(kA);
+  state.Finish(kA, FinishOf(first, {5, 0}, false));
+  const msg::Grant second = *state.TakeFromPool(kA);
+  state.Finish(kA, FinishOf(second, {2, 0}, false));
+  EXPECT_EQ(state.TakeFromPool(kB)->range.from, (Cursor{5, 0}));
+}
+
+TEST(EpochState, ADeadConsumersRowsComeBackFromItsAskedMarkAndAreCountedWhenDelivered) {
+  EpochState state = Shared(1);
+  state.TakeLane(kA);
+  state.Find(kA)->begin()->second.asked = {3, 0};
+  EXPECT_EQ(state.GiveBackAll(kA, true), 0u);
+  const msg::Grant again = *state.TakeFromPool(kB);
+  EXPECT_EQ(again.range.from, (Cursor{3, 0}));
+  EXPECT_EQ(state.Finish(kB, FinishOf(again, {10, 0}, true)), 7u);
+}
+
+TEST(EpochState, RangedLanesAreGrantedInRangesUntilTheirEndIsSeen) {
+  EpochState state = Shared(1, 100);
+  const msg::Grant first = *state.TakeLane(kA);
+  const msg::Grant second = *state.TakeLane(kB);
+  EXPECT_EQ(first.range.to, 100u);
+  EXPECT_EQ(second.range.from, (Cursor{100, 0}));
+  state.Finish(kA, FinishOf(first, {100, 0}, false));
+  EXPECT_FALSE(state.AllGranted());
+  state.Finish(kB, FinishOf(second, {130, 0}, true));
+  EXPECT_TRUE(state.Done());
+}
+
+TEST(EpochState, RangesBeyondTheEndAreForgotten) {
+  EpochState state = Shared(1, 100);
+  const msg::Grant first = *state.TakeLane(kA);
+  const msg::Grant second = *state.TakeLane(kB);
+  state.Finish(kB, FinishOf(second, {100, 0}, false));
+  EXPECT_EQ(state.pool().size(), 1u);
+  state.Finish(kA, FinishOf(first, {60, 0}, true));
+  EXPECT_TRUE(state.Done());
+}
+
+TEST(EpochState, ALostReplicaTakesItsGrantsAndPiecesWithIt) {
+  EpochState state(Epoch{0}, {2, 0});
+  state.AddReplica(ReplicaId{0}, WorkerId{7});
+  state.AddReplica(ReplicaId{1}, WorkerId{8});
+  EXPECT_EQ(state.TakeLane(kA)->worker, WorkerId{7});
+  EXPECT_EQ(state.TakeLane(kB)->worker, WorkerId{8});
+  EXPECT_THAT(state.DropReplica(ReplicaId{0}), testing::ElementsAre(kA));
+  EXPECT_EQ(state.Find(kA), nullptr);
+  EXPECT_EQ(state.TakeLane(kA)->worker, WorkerId{8});
+  EXPECT_TRUE(state.AllGranted());
+}
+
+TEST(EpochState, WhatABreakLeftIsDroppedWhenNobodyWantsItAndWhatDeathLeftIsNot) {
+  EpochState state = Shared(4);
+  const msg::Grant broken = *state.TakeLane(kA);
+  state.TakeLane(kB);
+  state.Find(kA)->begin()->second.broken = true;
+  state.Finish(kA, FinishOf(broken, {1, 0}, false));
+  state.GiveBackAll(kB, true);
+  EXPECT_EQ(state.DropUnwanted(), 3u);
+  ASSERT_EQ(state.pool().size(), 1u);
+  EXPECT_EQ(state.TakeFromPool(kA)->range.lane.lane, LaneId{1});
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher

@@ -1,0 +1,164 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatcher/core_harness.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+using testing::HasSubstr;
+
+Status ErrorOf(const Message& message) {
+  const auto* failed = std::get_if<msg::Failed>(&message);
+  return failed == nullptr ? Status() : failed->error;
+}
+
+TEST(Datasets, RegisteringTwiceIsTheSameDataset) {
+  CoreHarness h;
+  EXPECT_EQ(h.Register("p"), h.Register("p"));
+  EXPECT_TRUE(h.actions.persist.empty());
+  EXPECT_EQ(std::get<msg::DatasetReply>(h.Say(SessionId{1}, msg::GetDataset{"id-of-p"})).plan, "p");
+}
+
+TEST(Datasets, ABadPlanIsRefusedWithItsReason) {
+  CoreHarness h;
+  EXPECT_EQ(ErrorOf(h.Say(SessionId{1}, msg::Register{"bad"})).code(), Code::kInvalid);
+}
+
+TEST(Join, TheFirstOneAsksAWorkerForTheInputsAndStartsTheJob) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined joined = h.JoinOk(h.JoinOf(1), LayoutOf(3));
+  EXPECT_EQ(joined.layout.lanes, 3u);
+  EXPECT_EQ(joined.manifest_hash, "hash");
+  EXPECT_EQ(joined.workers.size(), 1u);
+  EXPECT_LT(joined.lease_ms, 15000u);
+  EXPECT_EQ(h.JoinOk(h.JoinOf(2), LayoutOf(3)).job, joined.job);
+}
+
+TEST(Join, RepeatedByTheSameReaderIsTheSameConsumer) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined first = h.JoinOk(h.JoinOf(1, ""), LayoutOf(3));
+  const msg::Joined again = h.JoinOk(h.JoinOf(1, ""), LayoutOf(3));
+  EXPECT_EQ(first.job, again.job);
+  EXPECT_EQ(first.consumer, again.consumer);
+  EXPECT_NE(h.JoinOk(h.JoinOf(2, ""), LayoutOf(3)).job, first.job);
+}
+
+TEST(Join, OfAJobWithOtherTermsIsAMismatchThatNamesBoth) {
+  CoreHarness h;
+  h.AddWorker(1);
+  h.JoinOk(h.JoinOf(1), LayoutOf(3));
+  msg::Join join = h.JoinOf(2);
+  join.seed = 42;
+  const Status error = ErrorOf(h.Join(join, LayoutOf(3)));
+  EXPECT_EQ(error.code(), Code::kMismatch);
+  EXPECT_THAT(error.message(), HasSubstr("seed 0, this join asks for 42"));
+  join = h.JoinOf(2);
+  join.dataset = h.Register("other");
+  EXPECT_EQ(ErrorOf(h.Join(join, LayoutOf(3))).code(), Code::kMismatch);
+}
+
+TEST(Join, WhatThisVersionLacksIsRefusedByName) {
+  CoreHarness h;
+  msg::Join join = h.JoinOf(1);
+  join.mode = Mode::kStrict;
+  EXPECT_THAT(ErrorOf(h.Join(join, LayoutOf(1))).message(), HasSubstr("mode strict is not available in this version"));
+  join.mode = Mode::kShared;
+  join.even = Even::kPad;
+  EXPECT_THAT(ErrorOf(h.Join(join, LayoutOf(1))).message(), HasSubstr("even=pad is not available in this version"));
+}
+
+TEST(Join, AnIndexBeyondTheDeclaredConsumersIsInvalid) {
+  CoreHarness h;
+  msg::Join join = h.JoinOf(1);
+  join.consumers = 2;
+  join.index = 2;
+  EXPECT_EQ(ErrorOf(h.Join(join, LayoutOf(1))).code(), Code::kInvalid);
+}
+
+TEST(Join, ASecondLiveConsumerWithTheSameIndexIsToldWhoTheFirstIs) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.consumers = 2;
+  h.JoinOk(join, LayoutOf(8));
+  join.incarnation = 2;
+  const Status error = ErrorOf(h.Join(join, LayoutOf(8)));
+  EXPECT_EQ(error.code(), Code::kExists);
+  EXPECT_THAT(error.message(), HasSubstr("rank-1"));
+}
+
+TEST(Join, WithTheIndexOfOneWhoseConnectionIsGoneWaitsForItsLease) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.consumers = 2;
+  h.JoinOk(join, LayoutOf(8));
+  h.Feed(SessionClosed{SessionId{1}});
+  join.incarnation = 2;
+  EXPECT_TRUE(std::holds_alternative<msg::Done>(h.Join(join, LayoutOf(8))));
+  bool joined = false;
+  for (int i = 0; i < 80 && !joined; ++i) {
+    h.Pass(std::chrono::milliseconds(250));
+    for (const Send& send : h.actions.sends) joined = joined || std::holds_alternative<msg::Joined>(send.message);
+  }
+  EXPECT_TRUE(joined);
+}
+
+TEST(Join, AsksAnotherWorkerWhenTheFirstDies) {
+  CoreHarness h;
+  h.AddWorker(1);
+  h.AddWorker(2);
+  const msg::Join join = h.JoinOf(1);
+  h.Feed(PeerMessage{SessionId{1}, RequestId{500}, join});
+  ASSERT_EQ(h.actions.asks.size(), 1u);
+  EXPECT_EQ(h.actions.asks[0].session, SessionId{1001});
+  h.Feed(SessionClosed{SessionId{1001}});
+  ASSERT_EQ(h.actions.asks.size(), 1u);
+  EXPECT_EQ(h.actions.asks[0].session, SessionId{1002});
+  h.AnswerInputs(LayoutOf(1));
+  EXPECT_TRUE(std::holds_alternative<msg::Joined>(h.actions.sends.back().message));
+}
+
+TEST(Join, AnErrorOfTheInputsReachesEveryoneWhoWaits) {
+  CoreHarness h;
+  h.AddWorker(1);
+  h.Feed(PeerMessage{SessionId{1}, RequestId{501}, h.JoinOf(1)});
+  const AskId ask = AskId{1};
+  h.Feed(PeerMessage{SessionId{2}, RequestId{502}, h.JoinOf(2)});
+  h.Feed(Answered{ask, Status(Code::kNotFound, "no file /data/*.gz")});
+  ASSERT_EQ(h.actions.sends.size(), 2u);
+  for (const Send& send : h.actions.sends) EXPECT_THAT(ErrorOf(send.message).message(), HasSubstr("/data/*.gz"));
+}
+
+TEST(Join, WithoutAWorkerFailsAfterADeadlineAndSaysHowToStartOne) {
+  CoreHarness h;
+  h.Feed(PeerMessage{SessionId{1}, RequestId{500}, h.JoinOf(1)});
+  Status error;
+  for (int i = 0; i < 200 && error.ok(); ++i) {
+    h.Pass(std::chrono::milliseconds(250));
+    for (const Send& send : h.actions.sends) error = ErrorOf(send.message);
+  }
+  EXPECT_EQ(error.code(), Code::kUnavailable);
+  EXPECT_THAT(error.message(), HasSubstr("penstock worker --dispatcher"));
+}
+
+TEST(Join, OfAFinishedJobSaysThatItHasFinished) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined joined = h.JoinOk(h.JoinOf(1), LayoutOf(1));
+  Scripted a(joined);
+  a.Hold(h, 1);
+  a.Finish(h, a.reply.grants.at(0), {10, 0}, true, 1, true);
+  EXPECT_TRUE(a.reply.end);
+  EXPECT_TRUE(a.reply.epoch_done);
+  EXPECT_EQ(ErrorOf(h.Join(h.JoinOf(2), LayoutOf(1))).code(), Code::kFinished);
+  h.Say(SessionId{1}, msg::Leave{joined.job, joined.consumer, {}, {}});
+  EXPECT_TRUE(h.core->Quiet());
+  EXPECT_EQ(ErrorOf(h.Join(h.JoinOf(2), LayoutOf(1))).code(), Code::kFinished);
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher

@@ -1,0 +1,227 @@
+#include "dispatcher/server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dispatcher/core.h"
+#include "dispatcher/store.h"
+#include "penstock/plan.h"
+#include "wire/io_thread.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+std::function<Result<std::string>(std::string_view)> PlanChecker(std::function<Status(std::string_view)> more) {
+  return [more = std::move(more)](std::string_view bytes) -> Result<std::string> {
+    PENSTOCK_ASSIGN(const Plan plan, ParsePlan(bytes));
+    if (more) PENSTOCK_TRY(more(bytes));
+    return Fingerprint(plan);
+  };
+}
+
+}  // namespace
+
+class DispatcherServer::Impl final : public ControlHandler {
+ public:
+  Impl(ServerOptions options, std::unique_ptr<Store> store);
+
+  Status Open();
+  const std::string& address() const { return address_; }
+  const std::string& cluster() const { return store_->cluster(); }
+  void Stop();
+  Status Wait();
+
+  void OnMessage(Session& session, StreamId stream, RequestId request, Message message) override;
+  void OnClosed(Session& session, const Status& why) override;
+
+ private:
+  void Feed(const Event& event);
+  void Take(Actions& actions);
+  void FlushSoon();
+  void Flush();
+  void SendAll();
+  void AskWorker(const Ask& ask);
+  void End(Status why);
+
+  const ServerOptions options_;
+  const std::unique_ptr<Store> store_;
+  DispatcherCore core_;
+  IoThread io_;
+  Timer core_timer_;
+  Timer flush_timer_;
+  std::unique_ptr<Listener> listener_;
+  std::string address_;
+
+  // On the I/O thread.
+  std::map<SessionId, std::shared_ptr<Session>> sessions_;
+  Actions actions_;
+  std::map<std::string, std::optional<std::string>> writes_;
+  std::vector<Send> sends_;
+  std::vector<Ask> asks_;
+  bool flush_set_ = false;
+  TimePoint flushed_{};
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::optional<Status> outcome_;
+};
+
+DispatcherServer::Impl::Impl(ServerOptions options, std::unique_ptr<Store> store)
+    : options_(std::move(options)),
+      store_(std::move(store)),
+      core_({.cluster = store_->cluster(),
+             .term = store_->term(),
+             .version = PENSTOCK_VERSION,
+             .check_plan = PlanChecker(options_.check_plan),
+             .worker_deadline = options_.worker_deadline}),
+      io_("pens-dispatch"),
+      core_timer_(io_),
+      flush_timer_(io_) {}
+
+Status DispatcherServer::Impl::Open() {
+  PENSTOCK_ASSIGN(const Snapshot stored, store_->Load());
+  PENSTOCK_TRY(core_.Restore(Clock::System().Now(), stored));
+  ListenParams params;
+  params.address = options_.listen;
+  params.token = options_.token;
+  params.cluster = store_->cluster();
+  params.term = store_->term();
+  params.pace = options_.pace;
+  const auto accepted = [this](std::shared_ptr<Session> session) { sessions_[session->id()] = std::move(session); };
+  PENSTOCK_ASSIGN(listener_, Listen(io_, std::move(params), *this, accepted));
+  address_ = listener_->address();
+  PENSTOCK_TRY(store_->Announce(address_));
+  io_.Post([this] { Feed(TimerFired{}); });
+  spdlog::info("dispatcher listens on {}, cluster {}, term {}", address(), cluster(), Raw(store_->term()));
+  return {};
+}
+
+void DispatcherServer::Impl::OnMessage(Session& session, StreamId, RequestId request, Message message) {
+  Feed(PeerMessage{session.id(), request, std::move(message)});
+}
+
+void DispatcherServer::Impl::OnClosed(Session& session, const Status& why) {
+  spdlog::debug("session with {} ended: {}", session.peer(), why.message());
+  const SessionId id = session.id();
+  sessions_.erase(id);
+  Feed(SessionClosed{id});
+}
+
+void DispatcherServer::Impl::Feed(const Event& event) {
+  core_.On(Clock::System().Now(), event, actions_);
+  Take(actions_);
+  FlushSoon();
+}
+
+void DispatcherServer::Impl::Take(Actions& actions) {
+  for (Write& write : actions.persist) writes_[std::move(write.key)] = std::move(write.value);
+  for (Send& send : actions.sends) sends_.push_back(std::move(send));
+  for (Ask& ask : actions.asks) asks_.push_back(std::move(ask));
+  for (const LogLine& line : actions.log) spdlog::log(line.level == LogLine::Level::kWarn ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+  if (actions.timer.has_value()) {
+    core_timer_.After(*actions.timer - Clock::System().Now(), [this] { Feed(TimerFired{}); });
+  }
+}
+
+// At once when the last commit is a tick ago, else when it will be: many events then share one.
+void DispatcherServer::Impl::FlushSoon() {
+  if (flush_set_ || (writes_.empty() && sends_.empty() && asks_.empty())) return;
+  flush_set_ = true;
+  const Duration since = Clock::System().Now() - flushed_;
+  if (writes_.empty() || since >= options_.store_tick) {
+    io_.Post([this] { Flush(); });
+  } else {
+    flush_timer_.After(options_.store_tick - since, [this] { Flush(); });
+  }
+}
+
+void DispatcherServer::Impl::Flush() {
+  flush_set_ = false;
+  if (!writes_.empty()) {
+    std::vector<Write> batch;
+    for (auto& [key, value] : writes_) batch.push_back({key, std::move(value)});
+    writes_.clear();
+    if (Status status = store_->Commit(batch); !status.ok()) {
+      sends_.clear();
+      asks_.clear();
+      return End(std::move(status).Prefixed("the dispatcher stops, nothing that was not stored was answered"));
+    }
+    flushed_ = Clock::System().Now();
+  }
+  SendAll();
+}
+
+void DispatcherServer::Impl::SendAll() {
+  for (Send& send : std::exchange(sends_, {})) {
+    auto session = sessions_.find(send.session);
+    if (session == sessions_.end()) continue;
+    if (send.request == RequestId{}) {
+      session->second->Send(StreamId{}, std::move(send.message));
+    } else {
+      session->second->Reply(send.request, std::move(send.message));
+    }
+  }
+  for (const Ask& ask : std::exchange(asks_, {})) AskWorker(ask);
+}
+
+void DispatcherServer::Impl::AskWorker(const Ask& ask) {
+  auto session = sessions_.find(ask.session);
+  if (session == sessions_.end()) {
+    const AskId id = ask.ask;
+    io_.Post([this, id] { Feed(Answered{id, Status(Code::kUnavailable, "the worker's session is gone")}); });
+    return;
+  }
+  session->second->Request(ask.message, ask.deadline, [this, id = ask.ask](Result<Message> answer) { Feed(Answered{id, std::move(answer)}); });
+}
+
+void DispatcherServer::Impl::End(Status why) {
+  if (!why.ok()) spdlog::error("{}", why.ToString());
+  core_timer_.Cancel();
+  flush_timer_.Cancel();
+  listener_.reset();
+  std::lock_guard lock(mutex_);
+  if (!outcome_.has_value()) outcome_ = std::move(why);
+  ended_.notify_all();
+}
+
+void DispatcherServer::Impl::Stop() {
+  io_.Post([this] {
+    if (!writes_.empty() || !sends_.empty()) Flush();
+    End({});
+  });
+  io_.Stop();
+}
+
+Status DispatcherServer::Impl::Wait() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return outcome_.has_value(); });
+  return *outcome_;
+}
+
+DispatcherServer::DispatcherServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+DispatcherServer::~DispatcherServer() { Stop(); }
+const std::string& DispatcherServer::address() const { return impl_->address(); }
+const std::string& DispatcherServer::cluster() const { return impl_->cluster(); }
+void DispatcherServer::Stop() { impl_->Stop(); }
+Status DispatcherServer::Wait() { return impl_->Wait(); }
+
+Result<std::unique_ptr<DispatcherServer>> DispatcherServer::Start(ServerOptions options) {
+  std::unique_ptr<Store> store = options.state_dir.empty() ? MakeMemoryStore() : nullptr;
+  if (store == nullptr) {
+    PENSTOCK_ASSIGN(store, OpenSqliteStore(options.state_dir));
+  }
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(store));
+  if (Status status = impl->Open(); !status.ok()) {
+    impl->Stop();
+    return status;
+  }
+  return std::unique_ptr<DispatcherServer>(new DispatcherServer(std::move(impl)));
+}
+
+}  // namespace penstock::dispatcher
