@@ -1,0 +1,31 @@
+// What the process itself has initialised: torch.distributed, jax.distributed, Ray. Bindings look; this only judges.
+#include "cluster/detectors.h"
+#include "cluster/parse.h"
+
+namespace penstock::cluster {
+
+Opinion<Place> ProcessGroupRank(const Inputs& in) {
+  const auto& group = in.facts.process_group;
+  if (!group) return {};
+  return {Place{group->rank.rank, group->rank.world}, group->library};
+}
+
+Opinion<Service> RayService(const Inputs& in) {
+  const auto& ray = in.facts.ray;
+  if (!ray) return {};
+  if (!ray->dispatcher) return Silent{"Ray is initialised but has no actor named penstock-dispatcher; penstock.ray.start() makes one"};
+  return {ParseService("the address of the actor penstock-dispatcher", *ray->dispatcher), "actor penstock-dispatcher"};
+}
+
+Opinion<Role> RayRole(const Inputs& in) {
+  if (!in.facts.ray) return {};
+  return {Role::kTrainer, "Ray is initialised"};
+}
+
+Opinion<std::string> RayJob(const Inputs& in) {
+  const auto& ray = in.facts.ray;
+  if (!ray || ray->job_id.empty()) return {};
+  return {ParseJob("Ray's job id", ray->job_id), "Ray's job id"};
+}
+
+}  // namespace penstock::cluster
