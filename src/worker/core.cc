@@ -73,10 +73,19 @@ void WorkerCore::State::Charge(const ConsumerKey& key, uint64_t more, uint64_t l
   bytes -= std::min(bytes, less);
 }
 
+// A consumer reads if it lets go of what it was lent. Without shared memory a block is gone when it is written, and credit is the sign; but a
+// window that grows gives credit too, so credit is no sign where blocks are lent.
+void WorkerCore::State::SawReading(const ConsumerKey& key, bool let_go) {
+  const auto consumer = consumers_.find(key);
+  const auto session = sessions_.find(key.first);
+  if (consumer == consumers_.end() || session == sessions_.end()) return;
+  if (let_go == session->second.shares_memory) consumer->second.reads = true;
+}
+
 // ---- consumers
 
 void WorkerCore::State::Handle(const SessionOpened& event) {
-  sessions_.try_emplace(event.session);
+  sessions_[event.session].shares_memory = event.shares_memory;
   if (drain_until_) Do(SendToConsumer{event.session, StreamId{}, msg::Draining{}});
 }
 
@@ -109,7 +118,7 @@ void WorkerCore::State::OnCredit(SessionId session_id, StreamId stream, const ms
     if (ended == session.ended.end()) return;
     auto& [consumer, bytes] = ended->second;
     Charge({session_id, consumer}, 0, std::min(credit.bytes, bytes));
-    consumers_[{session_id, consumer}].reads |= credit.bytes > 0;
+    SawReading({session_id, consumer}, false);
     bytes -= std::min(credit.bytes, bytes);
     if (bytes == 0) session.ended.erase(ended);
     return;
@@ -119,7 +128,7 @@ void WorkerCore::State::OnCredit(SessionId session_id, StreamId stream, const ms
   lane.credit = AddCredit(lane.credit, credit.bytes);
   Charge(lane.consumer(), 0, std::min(credit.bytes, lane.uncredited));
   lane.uncredited -= std::min(credit.bytes, lane.uncredited);
-  consumers_[lane.consumer()].reads |= credit.bytes > 0;
+  SawReading(lane.consumer(), false);
   Flush(lane);
   if (OpenLane* still = Find(no)) Work(*still);
 }
@@ -127,11 +136,12 @@ void WorkerCore::State::OnCredit(SessionId session_id, StreamId stream, const ms
 void WorkerCore::State::Handle(const BlockFreed& event) {
   const auto found = sent_.find(event.handle);
   if (found == sent_.end()) return;
-  const auto [holder, charge] = found->second;
+  const SentBlock block = found->second;
   sent_.erase(found);
-  budget_.Give(holder, charge);
+  budget_.Give(block.charged, block.charge);
+  SawReading(block.consumer, true);
   room_freed_ = true;
-  if (OpenLane* lane = Find(LaneNo{Raw(holder) / 2})) Work(*lane);
+  if (OpenLane* lane = Find(LaneNo{Raw(block.charged) / 2})) Work(*lane);
 }
 
 // ---- jobs

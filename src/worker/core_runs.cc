@@ -152,7 +152,7 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
     if (!covered && (lane.credit <= 0 || lane.uncredited > 0)) return;
     Do(SendBlock{lane.session, lane.stream, block.handle});
-    sent_.emplace(block.handle, std::pair(HolderOf(lane.no), block.charge));
+    sent_.emplace(block.handle, SentBlock{HolderOf(lane.no), block.charge, lane.consumer()});
     --ready_blocks_;
     lane.credit -= static_cast<int64_t>(block.info.bytes);
     lane.uncredited += block.info.bytes;

@@ -23,7 +23,7 @@ enum class LaneNo : uint64_t {};  // an open lane of this worker; 0 is none
 struct Consumer {
   uint32_t lanes = 0;
   uint64_t bytes = 0;  // ready or sent, and no credit came back yet; rooms of steps under way included
-  bool reads = false;  // credit came back at least once
+  bool reads = false;  // it let go of a block at least once
 };
 using ConsumerKey = std::pair<SessionId, ConsumerId>;
 
@@ -80,8 +80,15 @@ struct Job {
 };
 
 struct SessionState {
+  bool shares_memory = false;
   std::map<StreamId, LaneNo> lanes;
   std::map<StreamId, std::pair<ConsumerId, uint64_t>> ended;  // credit still comes for them: whose they were, bytes
+};
+
+struct SentBlock {
+  HolderId charged{};
+  uint64_t charge = 0;
+  ConsumerKey consumer;
 };
 
 class WorkerCore::State {
@@ -151,6 +158,7 @@ class WorkerCore::State {
   void ServeLine();
 
   void Charge(const ConsumerKey& consumer, uint64_t more, uint64_t less);
+  void SawReading(const ConsumerKey& consumer, bool let_go);
 
   OpenLane* Find(LaneNo no);
   static HolderId HolderOf(LaneNo no) { return HolderId{Raw(no) * 2}; }
@@ -177,7 +185,7 @@ class WorkerCore::State {
   std::unordered_map<JobId, Job> jobs_;
   std::unordered_map<SessionId, SessionState> sessions_;
   std::map<ConsumerKey, Consumer> consumers_;
-  std::unordered_map<BlockHandle, std::pair<HolderId, uint64_t>> sent_;  // who is charged, how much
+  std::unordered_map<BlockHandle, SentBlock> sent_;
   uint64_t ready_blocks_ = 0;
   uint32_t abandoned_ = 0;   // runs whose lane is gone and whose last step is still out
   bool room_freed_ = false;  // what happened in this event that others wait for

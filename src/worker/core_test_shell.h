@@ -73,7 +73,7 @@ class Shell {
     const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, from, to};
     Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, msg::Open{.job = job, .range = range, .consumer = ConsumerId{session}, .credit = credit, .urgent = urgent}});
   }
-  void Join(uint64_t session) { Tell(SessionOpened{SessionId{session}}); }
+  void Join(uint64_t session) { Tell(SessionOpened{SessionId{session}, true}); }
   // The consumer lets go of its oldest block on the stream.
   bool ReadOne(uint64_t session, uint32_t stream) {
     Stream& s = at(session, stream);

@@ -30,6 +30,7 @@ struct BlockToken {
 // A consumer. Each (session, stream) that it opens is one lane.
 struct SessionOpened {
   SessionId session{};
+  bool shares_memory = false;  // blocks are lent: BlockFreed says that the consumer let go
 };
 struct SessionClosed {  // blocks out on it are told by BlockFreed as ever
   SessionId session{};

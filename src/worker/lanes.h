@@ -1,0 +1,38 @@
+// Runs of lanes on the pool: carries out what the core says about tasks, and reports back through the inbox.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "engine/pipeline.h"
+#include "worker/events.h"
+#include "worker/inbox.h"
+#include "worker/memory.h"
+#include "worker/pool.h"
+
+namespace penstock::worker {
+
+// On the I/O thread; steps run on the pool, one at a time a task. A StepDone for each StepLane; a block's memory comes beside it.
+class Lanes {
+ public:
+  Lanes(Pool& pool, std::shared_ptr<Inbox> inbox, std::shared_ptr<JobSegments> segments)
+      : pool_(pool), inbox_(std::move(inbox)), segments_(std::move(segments)) {}
+
+  void AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline);
+  void Forget(JobId job);
+
+  void Start(const StartLane& start);
+  void Step(const StepLane& step);
+  void Extend(const ExtendLane& extend);
+  void Stop(const StopLane& stop);
+
+ private:
+  class Task;
+  Pool& pool_;
+  std::shared_ptr<Inbox> inbox_;
+  std::shared_ptr<JobSegments> segments_;
+  std::map<JobId, std::shared_ptr<const Pipeline>> pipelines_;
+  std::map<TaskId, std::shared_ptr<Task>> tasks_;
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,49 @@
+// A worker on real sockets and threads: one I/O thread with the core, a pool for the lanes.
+//
+// Listens on TCP and, where blocks may be lent, on an abstract Unix socket; keeps a session with the dispatcher and reconnects when it breaks.
+// Lanes that are open go on while the dispatcher is away.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "penstock/status.h"
+
+namespace penstock {
+
+class WorkerServer {
+ public:
+  struct Options {
+    std::string dispatcher;                 // "host:port", "penstock://host:port" or "unix:/path"
+    std::string listen = "127.0.0.1:0";
+    std::string advertise;                  // "": what it listens on
+    uint64_t memory = 0;                    // bytes of blocks and operators' state
+    uint32_t cpus = 0;                      // threads of the pool; 0: as many as there are
+    std::string token;
+    bool shm = true;                        // lend blocks to consumers on this host
+    Duration drain_timeout = std::chrono::seconds(30);
+    Duration start_timeout = std::chrono::seconds(30);  // for the dispatcher to be there
+  };
+
+  // Returns when the dispatcher has welcomed it. Fails with Invalid (an option, an address in use), Permission (the token), Mismatch (the
+  // version) or Unavailable (no dispatcher within start_timeout).
+  static Result<std::unique_ptr<WorkerServer>> Start(Options options);
+  ~WorkerServer();  // Stop
+
+  const std::string& address() const;  // as advertised
+  // Tells the consumers, takes no new lanes, finishes the open ones; Wait returns then, or after drain_timeout. Any thread; idempotent.
+  void Drain();
+  // At once. Any thread but its own; idempotent.
+  void Stop();
+  void Wait();  // until drained or stopped
+
+ private:
+  class Impl;
+  explicit WorkerServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock
