@@ -12,12 +12,12 @@
 #include "base/clock.h"
 #include "penstock/status.h"
 
-namespace penstock {
+namespace penstock::worker {
 
 class WorkerServer {
  public:
   struct Options {
-    std::string dispatcher;                 // "host:port", "penstock://host:port" or "unix:/path"
+    std::string dispatcher;                 // "host:port" or "unix:/path"
     std::string listen = "127.0.0.1:0";
     std::string advertise;                  // "": what it listens on
     uint64_t memory = 0;                    // bytes of blocks and operators' state
@@ -46,4 +46,4 @@ class WorkerServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace penstock
+}  // namespace penstock::worker

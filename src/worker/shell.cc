@@ -1,0 +1,205 @@
+#include "worker/shell.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "penstock/manifest.h"
+#include "penstock/plan.h"
+#include "worker/usage.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr Duration kFetchWithin = std::chrono::seconds(5);
+constexpr Duration kFlushEvery = std::chrono::milliseconds(2);
+constexpr int kFlushAttempts = 500;
+
+Result<std::shared_ptr<const Pipeline>> CompileJob(const msg::JobReply& reply) {
+  PENSTOCK_ASSIGN(const Plan plan, ParsePlan(reply.plan));
+  PENSTOCK_ASSIGN(const Manifest manifest, ParseManifest(reply.manifest));
+  return Pipeline::Compile(plan, manifest, reply.seed);
+}
+
+Result<msg::Inputs> ListAndCut(const msg::ListInputs& ask) {
+  PENSTOCK_ASSIGN(const Plan plan, ParsePlan(ask.plan));
+  PENSTOCK_ASSIGN(const Manifest manifest, ListInputs(plan));
+  PENSTOCK_ASSIGN(const auto pipeline, Pipeline::Compile(plan, manifest, ask.seed));
+  msg::Inputs inputs{.job = ask.job, .manifest = SerializeManifest(manifest), .manifest_hash = {}, .layout = pipeline->layout()};
+  inputs.manifest_hash = HashManifest(inputs.manifest);
+  return inputs;
+}
+
+}  // namespace
+
+Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, Hooks hooks)
+    : io_(io),
+      pool_(pool),
+      hooks_(std::move(hooks)),
+      inbox_(std::make_shared<Inbox>(io, [this](Inbox::Notes notes) { Take(std::move(notes)); })),
+      segments_(std::make_shared<JobSegments>(std::move(table), memory)),
+      lanes_(pool, inbox_, segments_),
+      timer_(io),
+      flush_timer_(io) {}
+
+Shell::~Shell() { inbox_->Close(); }
+
+void Shell::Begin(CoreOptions options, std::string dispatcher, ConnectParams params) {
+  core_ = std::make_unique<WorkerCore>(std::move(options));
+  link_ = std::make_unique<DispatcherLink>(io_, std::move(dispatcher), std::move(params),
+                                           DispatcherLink::Handler{.up = [this] { OnDispatcherUp(); },
+                                                                   .down = [this](const Status& why) { OnDispatcherDown(why); },
+                                                                   .said = [this](RequestId request, Message message) { OnDispatcherSaid(request, std::move(message)); }});
+  link_->Start();
+}
+
+void Shell::Drain() {
+  LogInfo("worker.drain", {{"lanes", core_->stats().lanes}});
+  Apply(DrainAsked{});
+}
+
+void Shell::Apply(const Event& event) {
+  // A member, so that its memory is used again; carrying actions out never comes back here.
+  core_->On(Clock::System().Now(), event, actions_);
+  for (Action& action : actions_) {
+    std::visit([this](auto& a) { Do(a); }, action);
+  }
+  actions_.clear();
+}
+
+void Shell::Take(Inbox::Notes notes) {
+  for (Note& note : notes) {
+    if (const auto* done = std::get_if<StepDone>(&note.event)) {
+      if (const auto* block = std::get_if<BlockToken>(&done->outcome)) blocks_.emplace(block->handle, std::move(note.block));
+    }
+    Apply(note.event);
+  }
+}
+
+// ---- consumers
+
+void Shell::Accept(std::shared_ptr<Session> session) {
+  LogDebug("session.open", {{"peer", session->peer()}, {"name", session->peer_hello().name}, {"shm", session->shares_memory()}});
+  const SessionOpened opened{session->id(), session->shares_memory()};
+  sessions_.emplace(session->id(), std::move(session));
+  Apply(opened);
+}
+
+void Shell::OnMessage(Session& session, StreamId stream, RequestId request, Message message) {
+  if (request != RequestId{}) return session.Reply(request, msg::Failed{Status(Code::kInvalid, "a worker takes lanes, not requests: ask the dispatcher")});
+  Apply(ConsumerSaid{session.id(), stream, std::move(message)});
+}
+
+Result<Extent> Shell::OnBlockComing(Session& /*session*/, StreamId /*stream*/, uint64_t /*bytes*/) {
+  return Status(Code::kInvalid, "a worker takes no blocks");
+}
+
+void Shell::OnBlock(Session& session, StreamId /*stream*/, Extent /*block*/) { session.Close(Status(Code::kInvalid, "a worker takes no blocks")); }
+
+void Shell::OnClosed(Session& session, const Status& why) {
+  LogDebug("session.close", {{"peer", session.peer()}, {"why", why.message()}});
+  const SessionId id = session.id();
+  sessions_.erase(id);
+  Apply(SessionClosed{id});
+}
+
+void Shell::Do(SendToConsumer& action) {
+  if (const auto* refused = std::get_if<msg::Refused>(&action.message)) LogDebug("lane.refused", {{"why", refused->error.message()}});
+  if (const auto* failed = std::get_if<msg::LaneFailed>(&action.message)) LogWarn("lane.failed", {{"why", failed->error.ToString()}});
+  const auto session = sessions_.find(action.session);
+  if (session != sessions_.end()) session->second->Send(action.stream, std::move(action.message));
+}
+
+void Shell::Do(SendBlock& action) {
+  auto block = blocks_.extract(action.handle);
+  const auto session = sessions_.find(action.session);
+  if (session != sessions_.end()) session->second->SendBlock(action.stream, std::move(block.mapped()));
+}
+
+void Shell::Do(ReleaseBlock& action) { blocks_.erase(action.handle); }
+
+// ---- jobs
+
+void Shell::Do(FetchJob& action) {
+  link_->Request(msg::GetJob{action.job}, kFetchWithin, [this, job = action.job](Result<Message> answer) {
+    if (!answer.ok()) return Apply(JobFailed{job, answer.status()});
+    auto* reply = std::get_if<msg::JobReply>(&*answer);
+    if (reply == nullptr) return Apply(JobFailed{job, Status(Code::kInternal, "the dispatcher answered GetJob with something else")});
+    Compile(job, std::move(*reply));
+  });
+}
+
+void Shell::Compile(JobId job, msg::JobReply reply) {
+  pool_.Submit(0, [this, job, reply = std::move(reply)] {
+    auto pipeline = CompileJob(reply);
+    io_.Post([this, job, generation = reply.generation, pipeline = std::move(pipeline)] {
+      if (!pipeline.ok()) return Apply(JobFailed{job, pipeline.status()});
+      const Layout& layout = (*pipeline)->layout();
+      lanes_.AddJob(job, *pipeline);
+      Apply(JobKnown{.job = job, .generation = generation, .group_rows = layout.group_rows(), .state_bytes = layout.state_bytes});
+    });
+  });
+}
+
+void Shell::Do(ForgetJob& action) { lanes_.Forget(action.job); }
+
+void Shell::Do(ListJobInputs& action) {
+  pool_.Submit(0, [this, session = link_->session(), request = action.request, ask = std::move(action.ask)] {
+    auto inputs = ListAndCut(ask);
+    Message reply = inputs.ok() ? Message(std::move(*inputs)) : Message(msg::Failed{inputs.status()});
+    io_.Post([this, session, request, reply = std::move(reply)] { link_->Reply(session, request, reply); });
+  });
+}
+
+// ---- the dispatcher
+
+void Shell::OnDispatcherUp() {
+  link_up_ = true;
+  LogInfo("dispatcher.up");
+  Apply(DispatcherUp{});
+}
+
+void Shell::OnDispatcherDown(const Status& why) {
+  hooks_.unreachable(why);
+  if (!std::exchange(link_up_, false)) return;
+  LogWarn("dispatcher.down", {{"why", why.message()}});
+  Apply(DispatcherDown{});
+}
+
+void Shell::OnDispatcherSaid(RequestId request, Message message) {
+  if (std::holds_alternative<msg::WorkerWelcome>(message)) hooks_.welcomed();
+  Apply(DispatcherSaid{request, std::move(message)});
+}
+
+void Shell::Do(SendToDispatcher& action) {
+  if (auto* beat = std::get_if<msg::WorkerBeat>(&action.message)) Beat(*beat);
+  link_->Request(std::move(action.message), kHelloWithin, [this](Result<Message> answer) {
+    if (answer.ok()) return OnDispatcherSaid(RequestId{}, std::move(*answer));
+    LogDebug("dispatcher.no_answer", {{"why", answer.status().message()}});
+    hooks_.unreachable(answer.status());
+  });
+}
+
+void Shell::Beat(msg::WorkerBeat& beat) {
+  const Usage usage = ProcessUsage();
+  beat.rss = usage.rss;
+  beat.cpu_ns = usage.cpu_ns;
+  if (beat.lanes == 0) segments_->TrimAll();  // nobody reads: give the memory back
+}
+
+// ---- time and end
+
+void Shell::Do(SetTimer& action) {
+  timer_.After(std::max(action.at - Clock::System().Now(), Duration{0}), [this] { Apply(TimerFired{}); });
+}
+
+void Shell::Do(ExitNow& /*action*/) { FlushThenFinish(kFlushAttempts); }
+
+// There is no event for "all is written", and this happens once: so it looks.
+void Shell::FlushThenFinish(int attempts) {
+  uint64_t unsent = 0;
+  for (const auto& [id, session] : sessions_) unsent += session->unsent_bytes();
+  if (unsent == 0 || attempts == 0) return hooks_.drained();
+  flush_timer_.After(kFlushEvery, [this, attempts] { FlushThenFinish(attempts - 1); });
+}
+
+}  // namespace penstock::worker

@@ -1,0 +1,83 @@
+// Runs the core on sessions, pool and timer: each event that comes in, and what the core wants done about it. I/O thread only, but where said.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/extent.h"
+#include "wire/io_thread.h"
+#include "wire/net.h"
+#include "wire/session.h"
+#include "worker/core.h"
+#include "worker/dispatcher_link.h"
+#include "worker/inbox.h"
+#include "worker/lanes.h"
+#include "worker/memory.h"
+#include "worker/pool.h"
+
+namespace penstock::worker {
+
+class Shell final : public SessionHandler {
+ public:
+  struct Hooks {
+    std::function<void()> welcomed;                   // the dispatcher knows this worker
+    std::function<void(const Status&)> unreachable;   // an attempt to reach it failed
+    std::function<void()> drained;                    // nothing is left to do
+  };
+  // `io` and `pool` are stopped before it goes.
+  Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, Hooks hooks);
+  ~Shell() override;
+
+  // Before the first session: now it is known where this worker listens.
+  void Begin(CoreOptions options, std::string dispatcher, ConnectParams params);
+  void Accept(std::shared_ptr<Session> session);
+  void Drain();
+
+  void OnMessage(Session& session, StreamId stream, RequestId request, Message message) override;
+  Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) override;
+  void OnBlock(Session& session, StreamId stream, Extent block) override;
+  void OnClosed(Session& session, const Status& why) override;
+
+ private:
+  void Apply(const Event& event);
+  void Take(Inbox::Notes notes);
+  void Do(SendToConsumer& action);
+  void Do(SendBlock& action);
+  void Do(ReleaseBlock& action);
+  void Do(FetchJob& action);
+  void Do(ForgetJob& action);
+  void Do(StartLane& action) { lanes_.Start(action); }
+  void Do(StepLane& action) { lanes_.Step(action); }
+  void Do(ExtendLane& action) { lanes_.Extend(action); }
+  void Do(StopLane& action) { lanes_.Stop(action); }
+  void Do(SendToDispatcher& action);
+  void Do(ListJobInputs& action);
+  void Do(SetTimer& action);
+  void Do(ExitNow& action);
+  void OnDispatcherUp();
+  void OnDispatcherDown(const Status& why);
+  void OnDispatcherSaid(RequestId request, Message message);
+  void Compile(JobId job, msg::JobReply reply);
+  void Beat(msg::WorkerBeat& beat);
+  void FlushThenFinish(int attempts);
+
+  IoThread& io_;
+  Pool& pool_;
+  Hooks hooks_;
+  std::shared_ptr<Inbox> inbox_;
+  std::shared_ptr<JobSegments> segments_;
+  Lanes lanes_;
+  std::unique_ptr<WorkerCore> core_;
+  Actions actions_;
+  Timer timer_;
+  Timer flush_timer_;
+  std::unique_ptr<DispatcherLink> link_;
+  bool link_up_ = false;
+  std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
+  std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent
+};
+
+}  // namespace penstock::worker

@@ -1,0 +1,17 @@
+// What this process uses of the machine.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::worker {
+
+struct Usage {
+  uint64_t rss = 0;
+  uint64_t cpu_ns = 0;
+};
+Usage ProcessUsage();
+
+uint32_t CoreCount();          // that this process may run on
+uint64_t DefaultMemory();      // 0.6 of what the cgroup or the machine has
+
+}  // namespace penstock::worker
