@@ -1,0 +1,200 @@
+#include "engine/lane_run.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/constants.h"
+#include "base/crc32c.h"
+
+namespace penstock::engine {
+namespace {
+
+constexpr uint64_t kRowsAtOnce = 64;            // evaluated together, where rows differ in size
+constexpr uint64_t kFixedRowsAtOnce = 4096;
+
+// Bytes of a row that has no ragged dimension; 0 where rows differ.
+uint64_t FixedRowBytes(const Spec& spec) {
+  uint64_t bytes = 0;
+  for (const ColumnSpec& column : spec.columns) {
+    const ColumnShape shape(column);
+    if (shape.levels > 0) return 0;
+    bytes += shape.fan[0];
+  }
+  return std::max<uint64_t>(bytes, 1);
+}
+
+class Run final : public LaneRun {
+ public:
+  Run(LanePlan plan, const LaneRequest& request)
+      : plan_(std::move(plan)), request_(request), columns_(plan_.spec), fixed_row_bytes_(FixedRowBytes(*plan_.spec)), next_(request.from.seq),
+        read_(request.from.seq) {
+    plan_.context.pieces = &plan_.pieces;
+    request_.block_target = std::max<uint64_t>(request.block_target, 1);
+    request_.block_cap = std::max(request.block_cap, request_.block_target);
+  }
+
+  StepResult Step() override {
+    if (stream_ == nullptr) {
+      if (Status status = Begin(); !status.ok()) return InLane(std::move(status));
+    }
+    if (Status status = Fill(); !status.ok()) return InLane(std::move(status));
+    if (columns_.rows() == 0) return LaneOver{{next_, 0}, ended_};
+    return Emit();
+  }
+
+  void Extend(Seq to) override { request_.to = std::max(request_.to, to); }
+
+  uint64_t state_bytes() const override { return (stream_ == nullptr ? 0 : stream_->state_bytes()) + columns_.capacity(); }
+  std::string where() const override { return stream_ == nullptr ? "not begun" : stream_->where(); }
+
+ private:
+  Status Begin() {
+    PENSTOCK_ASSIGN(stream_, OpenStream(*plan_.root, plan_.context));
+    PENSTOCK_ASSIGN(const uint64_t skipped, stream_->Skip(read_));
+    ended_ = skipped < read_;
+    return {};
+  }
+
+  // Rows of the pending ones up to the last end of a group: groups are cut from the lane's start.
+  uint64_t WholeGroups() const {
+    const uint64_t end = next_ + columns_.rows();
+    const uint64_t boundary = end - end % plan_.group_rows;
+    return boundary > next_ ? boundary - next_ : 0;
+  }
+
+  bool Complete() const {
+    const uint64_t bytes = columns_.bytes();
+    return bytes >= request_.block_cap || (bytes >= request_.block_target && WholeGroups() > 0);
+  }
+
+  // How many rows to evaluate next: what is missing to the target by the size of rows so far, and then to the end of the group.
+  uint64_t Quantum() const {
+    const uint64_t bytes = columns_.bytes();
+    const uint64_t row_bytes = std::max<uint64_t>(fixed_row_bytes_ > 0 ? fixed_row_bytes_ : row_bytes_, 1);
+    const bool short_of_target = bytes < request_.block_target;
+    uint64_t rows = short_of_target ? (request_.block_target - bytes + row_bytes - 1) / row_bytes : 1;
+    const uint64_t over = (next_ + columns_.rows() + rows) % plan_.group_rows;
+    if (over > 0) rows += plan_.group_rows - over;
+    const uint64_t room = std::max<uint64_t>((request_.block_cap - bytes) / row_bytes, 1);
+    rows = std::min({rows, room, fixed_row_bytes_ > 0 ? kFixedRowsAtOnce : row_bytes_ == 0 ? 1 : kRowsAtOnce});
+    return std::min(rows, request_.to - read_);
+  }
+
+  Status Fill() {
+    while (!ended_ && read_ < request_.to && !Complete()) {
+      PENSTOCK_TRY(Pull(Quantum()));
+      PENSTOCK_TRY(EvaluateRows());
+    }
+    return {};
+  }
+
+  Status Pull(uint64_t rows) {
+    rows_.resize(rows);
+    uint64_t held = 0;
+    uint64_t pulled = 0;
+    while (pulled < rows && held < request_.block_target) {
+      PENSTOCK_ASSIGN(const bool more, stream_->Next(rows_[pulled]));
+      if (!more) {
+        ended_ = true;
+        break;
+      }
+      held += rows_[pulled++].bytes.size();
+    }
+    rows_.resize(pulled);
+    read_ += pulled;
+    return {};
+  }
+
+  Status EvaluateRows() {
+    if (rows_.empty()) return {};
+    row_ptrs_.clear();
+    for (const Row& row : rows_) row_ptrs_.push_back(&row);
+    column_ptrs_.clear();
+    for (size_t i = 0; i < columns_.size(); ++i) column_ptrs_.push_back(&columns_[i]);
+    PENSTOCK_TRY(Evaluate(*plan_.root, row_ptrs_, column_ptrs_));
+    row_bytes_ = columns_.bytes() / columns_.rows() + 1;
+    rows_.clear();
+    return {};
+  }
+
+  // Whole groups; fewer rows where they are over the cap, but at least one.
+  uint64_t RowsOfBlock() const {
+    const uint64_t pending = columns_.rows();
+    const uint64_t groups = WholeGroups();
+    const bool over = ended_ || read_ == request_.to;
+    const uint64_t rows = over && columns_.bytes() <= request_.block_target ? pending : groups > 0 ? groups : pending;
+    if (PlanOf(rows).header.total_bytes <= request_.block_cap) return rows;
+    uint64_t fits = 1;
+    uint64_t too_many = rows;
+    while (too_many - fits > 1) {
+      const uint64_t middle = std::midpoint(fits, too_many);
+      (PlanOf(middle).header.total_bytes <= request_.block_cap ? fits : too_many) = middle;
+    }
+    return fits;
+  }
+
+  BlockPlan PlanOf(uint64_t rows) const {
+    return PlanBlock(rows, {next_, 0}, {next_ + rows, 0}, /*has_cursors=*/false, columns_.BufferLengths(0, rows));
+  }
+
+  StepResult Emit() {
+    const uint64_t rows = RowsOfBlock();
+    BlockPlan block = PlanOf(rows);
+    const uint64_t bytes = block.header.total_bytes;
+    Result<Extent> extent = request_.allocator->Allocate(bytes);
+    if (!extent.ok()) return NoRoom(extent.status(), rows, bytes);
+    Write(block, rows, extent->bytes());
+    const BlockInfo info{rows, {next_, 0}, {next_ + rows, 0}, bytes, block.header.digest};
+    next_ += rows;
+    if (rows == columns_.rows()) {
+      columns_.Clear();
+    } else {
+      columns_ = columns_.Slice(rows, columns_.rows() - rows);
+    }
+    return Produced{std::move(*extent), info};
+  }
+
+  void Write(BlockPlan& block, uint64_t rows, std::span<std::byte> memory) {
+    std::vector<std::span<std::byte>> buffers;
+    for (const BufferPlace& place : block.places) buffers.push_back(memory.subspan(place.offset, place.length));
+    columns_.CopyTo(0, rows, buffers);
+    uint32_t content = 0;
+    for (const auto& buffer : buffers) content = Crc32c(buffer, content);
+    const uint32_t shape = Crc32c(std::as_bytes(std::span(block.places)), static_cast<uint32_t>(next_));
+    block.header.digest = uint64_t{shape} << 32 | content;
+    WriteBlockHead(block, memory);
+  }
+
+  StepResult NoRoom(Status status, uint64_t rows, uint64_t bytes) const {
+    if (status.code() == Code::kBusy) return Blocked{Waits::kBudget, bytes};
+    if (status.code() != Code::kTooLarge) return InLane(std::move(status));
+    const std::string what = rows == 1 ? "row " + std::to_string(next_) : "rows " + std::to_string(next_) + " to " + std::to_string(next_ + rows - 1);
+    return InLane(Status(Code::kTooLarge, what + " take " + std::to_string(bytes) +
+                                              " bytes, more than the memory budget allows; give --memory (or memory=) more: " + status.message())
+                      .With("seq", static_cast<int64_t>(next_))
+                      .With("bytes", static_cast<int64_t>(bytes)));
+  }
+
+  Status InLane(Status status) const { return std::move(status).Prefixed(ToString(request_.key)).With("lane", int64_t{Raw(request_.key.lane)}); }
+
+  LanePlan plan_;
+  LaneRequest request_;
+  RowStreamPtr stream_;
+  Columns columns_;  // evaluated, not in a block yet; the first has seq next_
+  std::vector<Row> rows_;
+  std::vector<const Row*> row_ptrs_;
+  std::vector<Column*> column_ptrs_;
+  uint64_t fixed_row_bytes_;
+  uint64_t row_bytes_ = 0;  // on average, so far; 0: none seen
+  Seq next_;                // to go into a block
+  Seq read_;                // to be pulled
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<LaneRun> MakeLaneRun(LanePlan plan, const LaneRequest& request) { return std::make_unique<Run>(std::move(plan), request); }
+
+}  // namespace penstock::engine

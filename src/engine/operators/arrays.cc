@@ -1,0 +1,185 @@
+// arrays(rows, columns, structure): rows that the plan itself carries, as buffers of a block.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/operators/operators.h"
+#include "plan/attrs.h"
+
+namespace penstock::engine {
+namespace {
+
+constexpr int kMaxDepth = 32;  // of the structure
+
+// One column's memory: buffers as the plan brought them, checked.
+struct ArrayColumn {
+  ColumnShape shape;
+  std::vector<Bytes> buffers;
+};
+
+class ArraysIndex final : public RowIndex {
+ public:
+  Row At(uint64_t i) override {
+    Row row;
+    row.number = i;
+    return row;
+  }
+};
+
+std::span<const std::byte> BytesOf(const Bytes& bytes) { return std::as_bytes(std::span(bytes->data(), bytes->size())); }
+
+class Arrays final : public Operator {
+ public:
+  Arrays(Spec spec, uint64_t rows, std::vector<ArrayColumn> columns) : Operator(std::move(spec)), rows_(rows), columns_(std::move(columns)) {
+    for (const ArrayColumn& column : columns_) {
+      for (const Bytes& buffer : column.buffers) bytes_ += buffer->size();
+    }
+  }
+
+  std::optional<uint64_t> Rows(std::span<const std::optional<uint64_t>>) const override { return rows_; }
+  RowIndexPtr Index(const Node&, const OrderKey&) const override { return std::make_unique<ArraysIndex>(); }
+  Status Evaluate(const Node&, RowPtrs rows, ColumnPtrs columns) const override {
+    std::vector<uint64_t> numbers;
+    numbers.reserve(rows.size());
+    for (const Row* row : rows) numbers.push_back(row->number);
+    const bool run = !numbers.empty() && numbers.back() - numbers.front() == numbers.size() - 1 && std::is_sorted(numbers.begin(), numbers.end());
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i] == nullptr) continue;
+      const ColumnView view = View(columns_[i]);
+      if (run) {
+        columns[i]->Append(view, numbers.front(), numbers.size());
+      } else {
+        columns[i]->Gather(view, numbers);
+      }
+    }
+    return {};
+  }
+  bool Strings(const Node&, RowPtrs, std::vector<std::string_view>&) const override { return false; }
+  uint64_t RowBytes(std::span<const uint64_t>) const override { return rows_ == 0 ? 0 : bytes_ / rows_; }
+  std::string Words() const override { return std::to_string(rows_) + " rows in the plan, " + std::to_string(bytes_) + " bytes"; }
+
+ private:
+  ColumnView View(const ArrayColumn& column) const {
+    std::vector<std::span<const std::byte>> buffers;
+    for (const Bytes& buffer : column.buffers) buffers.push_back(BytesOf(buffer));
+    return ColumnView::Of(column.shape, rows_, buffers);
+  }
+
+  uint64_t rows_;
+  std::vector<ArrayColumn> columns_;
+  uint64_t bytes_ = 0;
+};
+
+int64_t OffsetAt(const Bytes& offsets, uint64_t i) {
+  int64_t value = 0;
+  std::memcpy(&value, offsets->data() + i * sizeof(int64_t), sizeof(int64_t));
+  return value;
+}
+
+// Bounds and monotone offsets, before anything is read through them.
+Status CheckBuffers(const std::string& name, uint64_t rows, const ArrayColumn& column) {
+  const auto bad = [&](const std::string& what) { return Status(Code::kInvalid, "arrays: column '" + name + "' " + what); };
+  if (column.buffers.size() != column.shape.levels + 1) {
+    return bad("has " + std::to_string(column.buffers.size() - 1) + " offsets buffers where its dtype and shape want " +
+               std::to_string(column.shape.levels));
+  }
+  uint64_t entries = rows;
+  for (size_t level = 0; level < column.shape.levels; ++level) {
+    const Bytes& offsets = column.buffers[level];
+    const uint64_t slots = entries * column.shape.fan[level];
+    if (offsets->size() != (slots + 1) * sizeof(int64_t)) {
+      return bad("wants " + std::to_string(slots + 1) + " offsets at ragged level " + std::to_string(level) + ", but has " +
+                 std::to_string(offsets->size()) + " bytes of them");
+    }
+    if (OffsetAt(offsets, 0) != 0) return bad("has offsets that do not begin at 0");
+    for (uint64_t i = 0; i < slots; ++i) {
+      if (OffsetAt(offsets, i + 1) < OffsetAt(offsets, i)) return bad("has offsets that fall at " + std::to_string(i));
+    }
+    entries = static_cast<uint64_t>(OffsetAt(offsets, slots));
+    if (entries > column.buffers.back()->size() && column.shape.fan[level + 1] > 0) return bad("has offsets beyond its values");
+  }
+  const uint64_t wanted = entries * column.shape.fan[column.shape.levels];
+  if (column.buffers.back()->size() != wanted) {
+    return bad("has " + std::to_string(column.buffers.back()->size()) + " bytes of values where its rows want " + std::to_string(wanted));
+  }
+  return {};
+}
+
+struct ReadColumn {
+  ColumnSpec spec;
+  ArrayColumn column;
+};
+
+Result<ReadColumn> ReadColumnAttr(const AttrMap& map, uint64_t rows) {
+  AttrReader attrs("arrays: a column", map);
+  ColumnSpec spec;
+  PENSTOCK_ASSIGN(spec.name, attrs.String("name", ""));
+  PENSTOCK_ASSIGN(const std::string dtype, attrs.String("dtype"));
+  PENSTOCK_ASSIGN(spec.dtype, DTypeFromName(dtype));
+  PENSTOCK_ASSIGN(spec.shape, attrs.Ints("shape", {}));
+  PENSTOCK_TRY(CheckSpec(Spec{{spec}, {}}));
+  ArrayColumn column{ColumnShape(spec), {}};
+  if (attrs.Has("offsets")) {
+    PENSTOCK_ASSIGN(const std::vector<AttrMap>* levels, attrs.Maps("offsets"));
+    for (const AttrMap& level : *levels) {
+      AttrReader reader("arrays: offsets", level);
+      PENSTOCK_ASSIGN(Bytes bytes, reader.Blob("bytes"));
+      PENSTOCK_TRY(reader.Done());
+      column.buffers.push_back(std::move(bytes));
+    }
+  }
+  PENSTOCK_ASSIGN(Bytes values, attrs.Blob("values"));
+  column.buffers.push_back(std::move(values));
+  PENSTOCK_TRY(attrs.Done());
+  PENSTOCK_TRY(CheckBuffers(spec.name, rows, column));
+  return ReadColumn{std::move(spec), std::move(column)};
+}
+
+Result<Structure> ReadStructure(const AttrMap& map, int depth) {
+  AttrReader attrs("arrays: the structure", map);
+  if (depth > kMaxDepth) return attrs.Bad("children", "nest deeper than " + std::to_string(kMaxDepth));
+  Structure structure;
+  PENSTOCK_ASSIGN(const std::string kind, attrs.String("kind"));
+  if (kind == "leaf") return structure;
+  if (kind != "dict" && kind != "tuple") return attrs.Bad("kind", "is '" + kind + "'; it is leaf, dict or tuple");
+  structure.kind = kind == "dict" ? Structure::Kind::kDict : Structure::Kind::kTuple;
+  if (kind == "dict") {
+    PENSTOCK_ASSIGN(structure.names, attrs.Strings("names"));
+  }
+  PENSTOCK_ASSIGN(const std::vector<AttrMap>* children, attrs.Maps("children"));
+  for (const AttrMap& child : *children) {
+    PENSTOCK_ASSIGN(Structure inner, ReadStructure(child, depth + 1));
+    structure.children.push_back(std::move(inner));
+  }
+  return structure;
+}
+
+Result<Spec> ReadSpec(AttrReader& attrs, std::vector<ColumnSpec> columns) {
+  if (!attrs.Has("structure")) return DictSpec(std::move(columns));
+  Spec spec{std::move(columns), {}};
+  PENSTOCK_ASSIGN(const std::vector<AttrMap>* maps, attrs.Maps("structure"));
+  if (maps->size() != 1) return attrs.Bad("structure", "must be one map");
+  PENSTOCK_ASSIGN(spec.structure, ReadStructure(maps->front(), 0));
+  return spec;
+}
+
+}  // namespace
+
+MadeOperator MakeArrays(const PlanNode& node, InputSpecs) {
+  AttrReader attrs(node);
+  PENSTOCK_ASSIGN(const int64_t rows, attrs.IntFrom("rows", 0));
+  if (rows > static_cast<int64_t>(kEndlessRows >> 20)) return attrs.Bad("rows", "is too large");
+  PENSTOCK_ASSIGN(const std::vector<AttrMap>* maps, attrs.Maps("columns"));
+  if (maps->empty()) return attrs.Bad("columns", "must have at least one column");
+  std::vector<ColumnSpec> specs;
+  std::vector<ArrayColumn> columns;
+  for (const AttrMap& map : *maps) {
+    PENSTOCK_ASSIGN(ReadColumn read, ReadColumnAttr(map, static_cast<uint64_t>(rows)));
+    specs.push_back(std::move(read.spec));
+    columns.push_back(std::move(read.column));
+  }
+  PENSTOCK_ASSIGN(Spec spec, ReadSpec(attrs, std::move(specs)));
+  PENSTOCK_TRY(attrs.Done());
+  return std::unique_ptr<Operator>(std::make_unique<Arrays>(std::move(spec), static_cast<uint64_t>(rows), std::move(columns)));
+}
+
+}  // namespace penstock::engine

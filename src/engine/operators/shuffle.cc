@@ -1,0 +1,166 @@
+// shuffle(buffer_size, seed): counted rows get a true permutation of the whole epoch; others a buffer in each lane, as tf.data's, over lanes whose
+// pieces were dealt at random.
+#include <algorithm>
+#include <memory>
+
+#include "base/constants.h"
+#include "engine/operators/operators.h"
+#include "engine/reservoir.h"
+#include "engine/streams.h"
+#include "plan/attrs.h"
+
+namespace penstock::engine {
+namespace {
+
+constexpr uint32_t kSeeded = 0xFFFF0000;  // the operator number of shuffles that brought their own seed: equal seeds, equal orders
+constexpr uint64_t kExpectedRowBytes = 2 * kKiB;
+
+class PermutedIndex final : public RowIndex {
+ public:
+  PermutedIndex(RowIndexPtr input, Permutation permutation) : input_(std::move(input)), permutation_(std::move(permutation)) {}
+  Row At(uint64_t i) override { return input_->At(permutation_(i)); }
+
+ private:
+  RowIndexPtr input_;
+  Permutation permutation_;
+};
+
+class ShuffleStream final : public RowStream {
+ public:
+  using OpenInput = std::function<Result<RowStreamPtr>()>;
+  ShuffleStream(RowStreamPtr input, OpenInput reopen, RandomStream random, uint64_t buffer_size)
+      : input_(std::move(input)), reopen_(std::move(reopen)), random_(random), size_(buffer_size), buffer_(random, buffer_size) {}
+
+  Result<bool> Next(Row& row) override {
+    PENSTOCK_TRY(Fill());
+    if (buffer_.empty()) return false;
+    Row drawn = buffer_.Draw();
+    held_ -= HeldBytes(drawn);
+    row = std::move(drawn);
+    return true;
+  }
+
+  // From the start: finds by numbers alone which rows are still in the buffer after n draws, and reads only those.
+  Result<uint64_t> Skip(uint64_t n) override {
+    if (buffer_.draws() > 0 || !buffer_.empty()) return SkipByReading(*this, n);
+    PENSTOCK_ASSIGN(uint64_t rows, Load(n, kEndlessRows));
+    if (rows < n + size_) {  // the input ends before: the draws were others, now that its length is known
+      PENSTOCK_ASSIGN(input_, reopen_());
+      n = std::min(n, rows);
+      PENSTOCK_TRY(Load(n, rows));
+    }
+    return n;
+  }
+
+  uint64_t state_bytes() const override { return held_ + input_->state_bytes(); }
+  std::string where() const override { return input_->where(); }
+
+ private:
+  Status Fill() {
+    while (!ended_ && !buffer_.full()) {
+      Row row;
+      PENSTOCK_ASSIGN(const bool more, input_->Next(row));
+      if (more) {
+        held_ += HeldBytes(row);
+        buffer_.Add(std::move(row));
+      } else {
+        ended_ = true;
+      }
+    }
+    return {};
+  }
+
+  // The numbers of the rows in the buffer after n draws, of an input that has `rows` (at least n) of them.
+  Reservoir<uint64_t> Replay(uint64_t n, uint64_t rows) const {
+    Reservoir<uint64_t> numbers(random_, size_);
+    uint64_t next = 0;
+    while (numbers.draws() < n) {
+      while (!numbers.full() && next < rows) numbers.Add(next++);
+      numbers.Draw();
+    }
+    return numbers;
+  }
+
+  // Brings the buffer to the state after n draws. Returns how many rows the input was seen to have.
+  Result<uint64_t> Load(uint64_t n, uint64_t rows) {
+    Reservoir<uint64_t> numbers = Replay(n, rows);
+    std::vector<std::pair<uint64_t, size_t>> wanted;  // number, place
+    for (size_t place = 0; place < numbers.items().size(); ++place) wanted.emplace_back(numbers.items()[place], place);
+    std::sort(wanted.begin(), wanted.end());
+    std::vector<Row> rows_kept(wanted.size());
+    uint64_t at = 0;
+    held_ = 0;
+    for (const auto& [number, place] : wanted) {
+      PENSTOCK_ASSIGN(const uint64_t passed, input_->Skip(number - at));
+      at += passed;
+      if (at < number) return at;
+      PENSTOCK_ASSIGN(const bool more, input_->Next(rows_kept[place]));
+      if (!more) return at;
+      ++at;
+      held_ += HeldBytes(rows_kept[place]);
+    }
+    const uint64_t taken = std::min(n == 0 ? 0 : n + size_ - 1, rows);  // the input up to the last row that a draw has seen
+    PENSTOCK_ASSIGN(const uint64_t passed, input_->Skip(taken - at));
+    at += passed;
+    if (at < taken) return at;
+    buffer_.items() = std::move(rows_kept);
+    buffer_.Resume(n);
+    return rows == kEndlessRows ? n + size_ : rows;
+  }
+
+  RowStreamPtr input_;
+  OpenInput reopen_;
+  RandomStream random_;
+  uint64_t size_;
+  Reservoir<Row> buffer_;
+  uint64_t held_ = 0;
+  bool ended_ = false;
+};
+
+class Shuffle final : public Operator {
+ public:
+  Shuffle(Spec spec, uint64_t buffer_size, std::optional<int64_t> seed) : Operator(std::move(spec)), buffer_size_(buffer_size), seed_(seed) {}
+
+  RowIndexPtr Index(const Node& node, const OrderKey& order) const override {
+    return std::make_unique<PermutedIndex>(OpenIndex(node.input(), order), Permutation(*node.rows, RandomOf(node, order).At(0)));
+  }
+  Result<RowStreamPtr> Open(const Node& node, const LaneContext& context) const override {
+    LaneContext inner = context;
+    if (!context.serial) inner.cycle = std::max(context.cycle, kLaneFiles);
+    PENSTOCK_ASSIGN(RowStreamPtr input, OpenStream(node.input(), inner));
+    const auto reopen = [&node, inner] { return OpenStream(node.input(), inner); };
+    return RowStreamPtr(std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_));
+  }
+  uint64_t StateBytes(uint64_t lane_bytes) const override { return std::min(lane_bytes, buffer_size_ * kExpectedRowBytes); }
+  Mixing mixing() const override { return Mixing::kShuffles; }
+  std::string Words() const override {
+    return "buffer of " + std::to_string(buffer_size_) + " rows" + (seed_.has_value() ? ", seed " + std::to_string(*seed_) : "");
+  }
+
+ private:
+  RandomStream RandomOf(const Node& node, OrderKey order) const {
+    if (!seed_.has_value()) return order.StreamOf(node.id);
+    order.seed ^= order.Pass(static_cast<uint64_t>(*seed_) + 1).seed;
+    return order.StreamOf(kSeeded);
+  }
+
+  uint64_t buffer_size_;
+  std::optional<int64_t> seed_;
+};
+
+}  // namespace
+
+MadeOperator MakeShuffle(const PlanNode& node, InputSpecs inputs) {
+  constexpr int64_t kMaxBuffer = int64_t{1} << 32;
+  AttrReader attrs(node);
+  PENSTOCK_ASSIGN(const int64_t buffer_size, attrs.IntFrom("buffer_size", 1));
+  std::optional<int64_t> seed;
+  if (attrs.Has("seed")) {
+    PENSTOCK_ASSIGN(seed, attrs.Int("seed"));
+  }
+  PENSTOCK_TRY(attrs.Done());
+  if (buffer_size > kMaxBuffer) return attrs.Bad("buffer_size", "must be at most " + std::to_string(kMaxBuffer));
+  return std::unique_ptr<Operator>(std::make_unique<Shuffle>(*inputs[0], static_cast<uint64_t>(buffer_size), seed));
+}
+
+}  // namespace penstock::engine
