@@ -20,7 +20,6 @@ from penstock import Dataset, Fixed, Ragged, Var, _binary
 from penstock.tfrecord import write_tfrecord
 from support.cluster import TestCluster, run
 from support.data import write_records
-from support.waiting import wait_until
 
 
 def _read(dataset: Dataset, service: Any = "inline", **options: Any) -> list[Any]:
@@ -69,7 +68,6 @@ def test_a_wrong_token_is_refused(start_cluster: StartCluster, tmp_path: Path) -
 def _raw_connection(cluster: TestCluster) -> socket.socket:
     raw = socket.socket(socket.AF_UNIX)
     raw.settimeout(10)
-    wait_until(lambda: Path(cluster.address[5:]).exists(), "the dispatcher listens")
     raw.connect(cluster.address[5:])
     return raw
 

@@ -21,7 +21,6 @@ def _rss(pid: int) -> int:
 
 def test_a_small_worker_serves_many_jobs_and_sleeping_consumers(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=1, memory="256MiB")
-    cluster.wait_for_workers(1)
     base = np.zeros((1, MIB // 8), np.int64)
     readers: list[list[penstock.Reader]] = []
     services = [cluster.connect() for _ in range(CONSUMERS)]

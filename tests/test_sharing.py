@@ -17,7 +17,6 @@ from model.plans import Case, plain, plans, sortable
 from penstock import Dataset
 from support.consumers import read_in_processes, read_in_threads
 from support.data import Records, write_records
-from support.waiting import wait_until
 
 N = 32
 
@@ -48,7 +47,6 @@ def test_consumers_may_be_processes(start_cluster: StartCluster, records: Record
 
 def test_replicated_with_three_workers_is_three_passes(start_cluster: StartCluster, records: Records) -> None:
     cluster = start_cluster(3)
-    cluster.wait_for_workers(3)
     got = read_in_threads(records.dataset().batch(N), cluster.address, 2, job_name="job", processing_mode="replicated")
     assert Counter(i for consumer in got for batch in consumer for i in batch) == dict.fromkeys(records.ids, 3)
 
@@ -142,7 +140,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Records:
 
 def test_killing_a_worker_loses_and_repeats_nothing(start_cluster: StartCluster, many: Records) -> None:
     cluster = start_cluster(3)
-    cluster.wait_for_workers(3)
     halfway = _Halfway(many.rows, lambda: cluster.kill_worker(0))
     _check_once(read_in_threads(_with_payload(many), cluster.address, 2, on_batch=halfway, job_name="job"), many.ids)
 
@@ -159,7 +156,6 @@ def test_killing_the_dispatcher_and_starting_it_again_loses_and_repeats_nothing(
 
 def test_a_drained_worker_hands_over_and_exits_without_an_error(start_cluster: StartCluster, many: Records) -> None:
     cluster = start_cluster(2)
-    cluster.wait_for_workers(2)
     halfway = _Halfway(many.rows, lambda: cluster.drain_worker(0))
     _check_once(read_in_threads(_with_payload(many), cluster.address, 2, on_batch=halfway, job_name="job"), many.ids)
     assert cluster.workers[0].wait(35) == 0
@@ -171,7 +167,7 @@ def test_a_worker_started_late_is_used_within_a_second(start_cluster: StartClust
         batches = iter(reader)
         got = [next(batches)["id"].tolist()]
         cluster.start_worker()
-        wait_until(lambda: cluster.worker_status(1), "the late worker is known")
+        cluster.wait_until_ready()
         known = time.monotonic()
         while not (cluster.worker_status(1) or {"rows": 0})["rows"]:
             got.append(next(batches)["id"].tolist())

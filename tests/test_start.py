@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from conftest import StartCluster
 
 import penstock
 from penstock import Dataset
@@ -45,14 +47,37 @@ def test_the_first_batch_of_a_small_job_comes_within_200_ms() -> None:
         assert _best_of(3, once) < 0.2
 
 
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_a_local_service_leaves_nothing_behind() -> None:
     with penstock.local(workers=2) as service:
         assert len(list(Dataset.from_range(5).distribute(service))) == 5
         assert service._processes is not None
-        processes = [service._processes.dispatcher, *service._processes.workers]
-        directory = service._processes.directory
-    assert all(process.poll() is not None for process in processes)
-    assert not directory.exists()
+        pid = service._processes.process.pid
+        family = [pid, *_children(pid)]
+        assert len(family) == 5  # penstock local, a dispatcher, two workers, and what waits for our end
+    wait_until(lambda: not any(map(_running, family)), "all are gone")
+
+
+def test_a_local_service_goes_with_a_program_that_is_killed() -> None:
+    program = "import penstock; s = penstock.local(workers=1); print(s._processes.process.pid, flush=True); input()"
+    started = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert started.stdout is not None
+    pid = int(started.stdout.readline())
+    family = [pid, *_children(pid)]
+    started.kill()
+    started.communicate()
+    wait_until(lambda: not any(map(_running, family)), "all are gone")
 
 
 def test_the_environment_names_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,18 +88,13 @@ def test_the_environment_names_the_service(monkeypatch: pytest.MonkeyPatch) -> N
             assert len(list(reader)) == 5
 
 
-def test_ctrl_c_interrupts_a_reader_that_waits() -> None:
-    program = (
-        "import penstock\n"
-        "with penstock.local(workers=1) as service:\n"
-        "    service._processes.workers[0].kill()\n"
-        "    print('waiting', flush=True)\n"
-        "    next(iter(penstock.Dataset.from_range(5).distribute(service)))\n"
-    )
-    waiting = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_ctrl_c_interrupts_a_reader_that_waits(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=0)
+    program = "import sys, penstock; print('go', flush=True); next(iter(penstock.Dataset.from_range(5).distribute(sys.argv[1])))"
+    waiting = subprocess.Popen([sys.executable, "-c", program, cluster.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert waiting.stdout is not None
-    assert waiting.stdout.readline() == "waiting\n"
-    wait_until(lambda: len(os.listdir(f"/proc/{waiting.pid}/task")) > 1, "the reader joins")
+    assert waiting.stdout.readline() == "go\n"
+    wait_until(lambda: len(os.listdir(f"/proc/{waiting.pid}/task")) > 1, "the reader connects")
     waiting.send_signal(signal.SIGINT)
     begin = time.monotonic()
     _, errors = waiting.communicate(timeout=10)

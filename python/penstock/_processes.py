@@ -1,82 +1,107 @@
-"""A dispatcher and workers as child processes: what `penstock.local()`, the demo and the tests run."""
+"""Services of real processes on this machine: `Local` for programs, `Cluster`, part by part, for the demo and the tests."""
 
 from __future__ import annotations
 
-import json
+import os
+import select
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import _binary
 from penstock.errors import Deadline, Unavailable
 
+END_WITHIN = 5.0  # seconds for `penstock local` to end its servers; then it is killed, and they with it
+
+
+class Local:
+    """`penstock local` around a command that waits for the end of its input: when this process goes, however it goes, the service goes too."""
+
+    def __init__(self, workers: int, memory: str | None) -> None:
+        flags = ["--workers", str(workers), *(["--memory", memory] if memory else [])]
+        wait = ["sh", "-c", 'echo "$PENSTOCK_SERVICE"; exec cat']
+        self.process = subprocess.Popen(
+            [_binary.path(), "local", *flags, "--", *wait],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_binary.environment(),
+            start_new_session=True,  # Ctrl-C is for the program, which may still read what is on its way
+        )
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().decode().strip()
+        if not self.address:
+            self.stop()
+            raise Unavailable(f"`penstock local` ended with {self.process.returncode} before it was ready; what it said is above")
+
+    def stop(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(END_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
 
 class Cluster:
-    """Real processes, ended by `stop`. They talk over a Unix socket in a directory of their own, so no port is taken."""
+    """A dispatcher and workers that can be started and killed one by one. They meet at a Unix socket, so no port is taken."""
 
     def __init__(self, workers: int, *, memory: str | None = None, directory: Path | None = None, token_file: Path | None = None) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.address = f"unix:{self.directory / 'dispatcher.sock'}"
-        self._memory = memory
+        self._memory = ["--memory", memory] if memory else []
         self._token = ["--token-file", str(token_file)] if token_file else []
         self.workers: list[subprocess.Popen[bytes]] = []
-        self.dispatcher = self.start_dispatcher()
+        self._starting: list[tuple[str, subprocess.Popen[bytes], int]] = []  # and the descriptor on which it says that it is ready
+        self.start_dispatcher()
         for _ in range(workers):
             self.start_worker()
 
-    def start_dispatcher(self, *flags: str) -> subprocess.Popen[bytes]:
+    def start_dispatcher(self) -> None:
         """Starts it, or starts it again on the same state."""
         state = str(self.directory / "state")
-        self.dispatcher = self._start("dispatcher", "--listen", self.address, "--state-dir", state, *self._token, *flags)
-        return self.dispatcher
+        self.dispatcher = self._start("dispatcher", "--listen", self.address, "--state-dir", state)
 
-    def start_worker(self, *flags: str) -> subprocess.Popen[bytes]:
-        memory = ["--memory", self._memory] if self._memory else []
-        worker = self._start("worker", "--dispatcher", self.address, "--listen", "127.0.0.1:0", *self._token, *memory, *flags)
-        self.workers.append(worker)
-        return worker
+    def start_worker(self) -> None:
+        self.workers.append(self._start("worker", "--dispatcher", self.address, *self._memory))
 
-    def wait_until_ready(self, within: float) -> None:
-        """Returns when the dispatcher answers and knows all workers that run; an error says which part is not there."""
+    def wait_until_ready(self, within: float = 30.0) -> None:
+        """Returns when all that were started serve."""
         end = time.monotonic() + within
-        status = [_binary.path(), "status", "--json", "--dispatcher", self.address]
-        while True:
-            self._check_alive()
-            asked = subprocess.run(status, capture_output=True, text=True, env=_binary.environment(), check=False)
-            known = len(json.loads(asked.stdout)["workers"]) if asked.returncode == 0 else 0
-            if asked.returncode == 0 and known >= len(self.workers):
-                return
-            if time.monotonic() > end:
-                raise Deadline(f"after {within} s {known} of {len(self.workers)} workers are ready; their log ends: {self.log('worker')[-500:]}")
+        while self._starting:
+            role, process, ready = self._starting.pop()
+            said = os.read(ready, 4096) if select.select([ready], [], [], max(0.0, end - time.monotonic()))[0] else None
+            os.close(ready)
+            if said is None:
+                raise Deadline(f"the {role} (process {process.pid}) is not ready after {within} s; its log ends: {self.log(role)[-500:]}")
+            if not said:
+                raise Unavailable(f"the {role} ended with {process.wait()} before it was ready; its log ends: {self.log(role)[-500:]}")
 
-    def _check_alive(self) -> None:
-        for role, process in [("dispatcher", self.dispatcher), *(("worker", worker) for worker in self.workers)]:
-            if process.poll() is not None:
-                raise Unavailable(f"the {role} ended with {process.returncode}; its log ends: {self.log(role)[-500:]}")
-
-    def log(self, name: str) -> str:
-        """What a server wrote: "dispatcher", or "worker" (all of them)."""
-        return (self.directory / f"{name}.log").read_text()
+    def log(self, role: str) -> str:
+        """What the "dispatcher", or the "worker"s together, wrote."""
+        return (self.directory / f"{role}.log").read_text()
 
     def stop(self) -> None:
-        """Ends all, at once; nothing is left. Idempotent."""
-        _end([*self.workers, self.dispatcher])
+        """Kills all. Idempotent."""
+        for process in [*self.workers, self.dispatcher]:
+            process.kill()
+            process.wait()
+        for *_, ready in self._starting:
+            os.close(ready)
+        self._starting = []
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def _start(self, role: str, *flags: str) -> subprocess.Popen[bytes]:
-        command = [_binary.path(), role, *flags]
+        ready, says_ready = os.pipe()
+        command = [_binary.path(), role, *flags, *self._token, "--ready-fd", str(says_ready)]
         with open(self.directory / f"{role}.log", "ab") as log:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_binary.environment())
-
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-    for process in processes:
-        process.wait()
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[says_ready], env=_binary.environment())
+        os.close(says_ready)
+        self._starting.append((role, process, ready))
+        return process

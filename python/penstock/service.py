@@ -31,7 +31,7 @@ class Service:
         token: str = "",
         timeout: float = 30.0,
         shared_memory: bool = True,
-        processes: _processes.Cluster | None = None,
+        processes: _processes.Local | None = None,
     ) -> None:
         self.address = address
         self.kind = kind
@@ -48,6 +48,7 @@ class Service:
         self.__dict__.pop("client", None)
         if self._processes is not None:
             self._processes.stop()
+            self._processes = None
 
     def __enter__(self) -> Service:
         return self
@@ -76,14 +77,9 @@ def local(workers: int = 2, *, memory: str | None = None, timeout: float = 30.0,
     """A dispatcher and `workers` workers as processes of this machine, ended by `close` or at exit."""
     if workers < 1:
         raise Invalid(f"local: workers must be at least 1; it is {workers}")
-    processes = _processes.Cluster(workers=workers, memory=memory)
+    processes = _processes.Local(workers, memory)
     service = Service(processes.address, timeout=timeout, shared_memory=shared_memory, processes=processes)
     atexit.register(service.close)
-    try:
-        processes.wait_until_ready(timeout)
-    except BaseException:
-        service.close()
-        raise
     return service
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import penstock
 from penstock import _binary
 from penstock._processes import Cluster
-from support.waiting import wait_until
 
 
 class TestCluster(Cluster):
@@ -19,6 +18,7 @@ class TestCluster(Cluster):
 
     def __init__(self, directory: Path, workers: int, memory: str | None = None, token_file: Path | None = None) -> None:
         super().__init__(workers, memory=memory, directory=directory, token_file=token_file)
+        self.wait_until_ready()
 
     def connect(self, **options: Any) -> penstock.Service:
         return penstock.connect(self.address, **options)
@@ -44,9 +44,6 @@ class TestCluster(Cluster):
     def worker_status(self, i: int) -> dict[str, Any] | None:
         """The line of the i-th worker that was started; None while the dispatcher does not know it."""
         return next((worker for worker in self.status()["workers"] if worker["pid"] == self.workers[i].pid), None)
-
-    def wait_for_workers(self, count: int) -> None:
-        wait_until(lambda: len(self.status()["workers"]) == count, f"{count} workers")
 
     def running(self) -> list[str]:
         """Command lines of processes that still have to do with this cluster."""
