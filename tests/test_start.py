@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import StartCluster
 
 import penstock
+from conftest import StartCluster
 from penstock import Dataset
 from support.cluster import run
 from support.waiting import wait_until
