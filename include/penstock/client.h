@@ -31,19 +31,19 @@
 namespace penstock {
 
 struct ConnectOptions {
-  std::string service;                   // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
-  std::string token;                     // "" where the service has none
+  std::string service = {};              // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
+  std::string token = {};                // "" where the service has none
   std::chrono::milliseconds timeout{30'000};  // for the service to be there and say hello
   bool shared_memory = true;             // false: blocks come over the socket even on one host
 };
 
 struct ReadOptions {
-  std::string job_name;                  // "": anonymous and unique
+  std::string job_name = {};             // "": anonymous and unique
   Mode mode = Mode::kShared;
   uint64_t seed = 0;
   uint32_t epochs = 1;                   // 0: unbounded, one epoch a StartEpoch()
   Even even = Even::kAuto;
-  std::optional<uint32_t> index;         // with `consumers`: which of them this is
+  std::optional<uint32_t> index = {};    // with `consumers`: which of them this is
   uint32_t consumers = 0;                // 0: not declared
   uint64_t memory = 256ULL << 20;        // of blocks held by this reader
   std::chrono::milliseconds stall_timeout{600'000};  // Next() gives up with Stalled, saying what it waits for
