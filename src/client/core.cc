@@ -266,9 +266,12 @@ ClientCore::News ClientCore::CurrentNews() const {
 void ClientCore::BeatIfDue() {
   if (!dispatcher_up_) return;
   const bool late = now_ >= last_beat_ + kHeartbeatEvery;
-  const bool outstanding = answered_ < serial_;
-  const News news = CurrentNews();
-  if (beat_now_ || late || (!outstanding && news != said_)) SendBeat(news);
+  if (!beat_now_ && !late) {
+    // What leaves will say where it stood in a moment: one beat for both.
+    const bool leaving = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.leaving; });
+    if (leaving || answered_ < serial_ || CurrentNews() == said_) return;
+  }
+  SendBeat(CurrentNews());
 }
 
 void ClientCore::SendBeat(const News& news) {

@@ -181,9 +181,11 @@ void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {
     lane.permanent = std::move(error);
     return;
   }
+  const bool names_lane = !error.detail("lane").empty();
+  const bool names_worker = !error.detail("worker").empty();
   Status said = std::move(error).Prefixed(ToString(at->first.lane));
-  if (said.detail("lane").empty()) said = std::move(said).With("lane", int64_t{Raw(at->first.lane.lane)});
-  if (said.detail("worker").empty()) said = std::move(said).With("worker", workers_.Name(lane.worker));
+  if (!names_lane) said = Status(std::move(said).With("lane", int64_t{Raw(at->first.lane.lane)}));
+  if (!names_worker) said = Status(std::move(said).With("worker", workers_.Name(lane.worker)));
   FailReader(std::move(said));
 }
 

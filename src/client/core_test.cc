@@ -347,6 +347,7 @@ TEST(ClientCore, ARangeThatWasDeliveredIsFinishedWithoutEndingTheLane) {
   shell.Grant({GrantOf(0, 4, 1, 8)});
   shell.Next();
   shell.Next();
+  shell.Grant({GrantOf(0, 4, 1, 8)});
   shell.Next();
   ASSERT_EQ(shell.beats.back().finished.size(), 1u);
   EXPECT_EQ(shell.beats.back().finished[0].grant_from, 4u);
@@ -404,7 +405,7 @@ TEST(ClientCore, TheLeaseRunsFromWhenTheBeatWasSent) {
   shell.Grant({GrantOf(0)});
   shell.Block(shell.OpenOf(0).stream, 0, 4);
   shell.clock().Advance(11s);
-  shell.Grant({GrantOf(0)});  // an answer that took 11 s
+  shell.Do(shell.Reply({GrantOf(0)}));  // an answer that took 11 s
   shell.clock().Advance(2s);
   EXPECT_EQ(shell.NextRows(), 0u);
 }
@@ -433,8 +434,9 @@ TEST(ClientCore, EndDeliversTheShortBatchAndThenFinishesItsLanes) {
   shell.End(shell.OpenOf(0).stream, 3);
   msg::BeatReply end = shell.Reply({GrantOf(0)});
   end.end = true;
-  shell.Do(end);
+  shell.Answer(end);
   EXPECT_EQ(shell.NextRows(), 3u);
+  shell.Answer(end);
   EXPECT_TRUE(std::holds_alternative<Shelf::EpochEnd>(shell.Next()));
   ASSERT_EQ(shell.beats.back().finished.size(), 1u);
   EXPECT_TRUE(shell.beats.back().finished[0].ended);
@@ -449,7 +451,7 @@ TEST(ClientCore, DropRemainderFinishesTheTailAsEnded) {
   shell.End(shell.OpenOf(0).stream, 3);
   msg::BeatReply end = shell.Reply({GrantOf(0)});
   end.end = true;
-  shell.Do(end);
+  shell.Answer(end);
   EXPECT_TRUE(std::holds_alternative<Shelf::EpochEnd>(shell.Next()));
   ASSERT_EQ(shell.beats.back().finished.size(), 1u);
   EXPECT_TRUE(shell.beats.back().finished[0].ended);

@@ -71,7 +71,15 @@ class CoreShell {
     reply.workers = workers_;
     return reply;
   }
-  void Grant(std::vector<msg::Grant> grants) { Do(Reply(std::move(grants))); }
+  // Answers beats alike until there is no more to say.
+  void Answer(msg::BeatReply reply) {
+    for (size_t before = 0; before != beats.size();) {
+      before = beats.size();
+      reply.serial = beats.back().serial;
+      Do(reply);
+    }
+  }
+  void Grant(std::vector<msg::Grant> grants) { Answer(Reply(std::move(grants))); }
 
   Handle Block(LaneStream stream, Seq from, Seq to, uint64_t bytes = 1000) {
     const Handle handle{++handles_};
