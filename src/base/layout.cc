@@ -13,10 +13,18 @@ struct ModeName {
 };
 // The first name of a mode is its own; the others are tf.data service's processing modes and sharding policies.
 constexpr std::array kModes = {
-    ModeName{"shared", Mode::kShared},         ModeName{"distributed_epoch", Mode::kShared}, ModeName{"dynamic", Mode::kShared},
-    ModeName{"strict", Mode::kStrict},         ModeName{"coordinated", Mode::kStrict},       ModeName{"replicated", Mode::kReplicated},
-    ModeName{"parallel_epochs", Mode::kReplicated}, ModeName{"off", Mode::kReplicated},      ModeName{"sharded", Mode::kSharded},
-    ModeName{"file", Mode::kSharded},          ModeName{"data", Mode::kSharded},             ModeName{"file_or_data", Mode::kSharded},
+    ModeName{"shared", Mode::kShared},
+    ModeName{"distributed_epoch", Mode::kShared},
+    ModeName{"dynamic", Mode::kShared},
+    ModeName{"strict", Mode::kStrict},
+    ModeName{"coordinated", Mode::kStrict},
+    ModeName{"replicated", Mode::kReplicated},
+    ModeName{"parallel_epochs", Mode::kReplicated},
+    ModeName{"off", Mode::kReplicated},
+    ModeName{"sharded", Mode::kSharded},
+    ModeName{"file", Mode::kSharded},
+    ModeName{"data", Mode::kSharded},
+    ModeName{"file_or_data", Mode::kSharded},
     ModeName{"hint", Mode::kSharded},
 };
 
@@ -24,7 +32,8 @@ struct EvenName {
   std::string_view name;
   Even even;
 };
-constexpr std::array kEvens = {EvenName{"auto", Even::kAuto}, EvenName{"drop", Even::kDrop}, EvenName{"pad", Even::kPad}, EvenName{"uneven", Even::kUneven}};
+constexpr std::array kEvens = {EvenName{"auto", Even::kAuto}, EvenName{"drop", Even::kDrop}, EvenName{"pad", Even::kPad},
+                               EvenName{"uneven", Even::kUneven}};
 
 std::string Lower(std::string_view text) {
   std::string lower(text);

@@ -26,7 +26,8 @@ TEST(RandomStream, DrawsTheSameAtARowWhateverWasDrawnBefore) {
 }
 
 TEST(RandomStream, DiffersInEveryPartOfItsKey) {
-  const std::vector<RandomKey> keys = {{}, {.seed = 1}, {.seed = 1ULL << 40}, {.epoch = Epoch{1}}, {.replica = ReplicaId{1}}, {.lane = LaneId{1}}, {.op = 1}};
+  const std::vector<RandomKey> keys = {
+      {}, {.seed = 1}, {.seed = 1ULL << 40}, {.epoch = Epoch{1}}, {.replica = ReplicaId{1}}, {.lane = LaneId{1}}, {.op = 1}};
   std::set<uint64_t> drawn;
   for (const RandomKey& key : keys) {
     for (Seq seq : {Seq{0}, Seq{1}, Seq{1} << 40}) drawn.insert(RandomStream(key).At(seq).Next64());

@@ -159,7 +159,8 @@ Spec TupleOf(const std::vector<Spec>& specs) {
 Status CheckSpec(const Spec& spec) {
   if (spec.columns.empty()) return Status(Code::kInvalid, "a row needs at least one column");
   if (spec.columns.size() > kMaxColumns) {
-    return Status(Code::kInvalid, "a row of " + std::to_string(spec.columns.size()) + " columns; at most " + std::to_string(kMaxColumns) + " are supported");
+    return Status(Code::kInvalid,
+                  "a row of " + std::to_string(spec.columns.size()) + " columns; at most " + std::to_string(kMaxColumns) + " are supported");
   }
   for (const ColumnSpec& column : spec.columns) PENSTOCK_TRY(CheckColumn(column));
   size_t leaves = 0;

@@ -68,9 +68,7 @@ TEST(Layout, EveryModeFindsItselfByName) {
   EXPECT_THAT(EvenFromName("odd").status().message(), HasSubstr("auto, drop, pad, uneven"));
 }
 
-TEST(Sha256, GivesTheKnownAnswer) {
-  EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-}
+TEST(Sha256, GivesTheKnownAnswer) { EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"); }
 
 }  // namespace
 }  // namespace penstock

@@ -24,6 +24,9 @@ Compression DetectCompression(std::span<const std::byte> head);
 // compressed bytes. An empty input is an empty stream.
 std::unique_ptr<ByteStream> Inflate(std::unique_ptr<ByteStream> in, Compression compression);
 
+// Bytes of memory that such a stream holds.
+uint64_t InflateMemory();
+
 // Compresses piece by piece into a string.
 class Deflater {
  public:

@@ -28,7 +28,8 @@ Status Bad(const FeatureSpec& feature, std::string message, std::string found) {
 template <class T>
 Status Spread(const FeatureSpec& feature, uint64_t values, std::vector<T>& out) {
   const auto* given = std::get_if<std::vector<T>>(&*feature.default_value);
-  if (given == nullptr) return Status(Code::kInvalid, "the default of feature '" + feature.name + "' is not of its dtype, " + std::string(Name(feature.dtype)));
+  if (given == nullptr)
+    return Status(Code::kInvalid, "the default of feature '" + feature.name + "' is not of its dtype, " + std::string(Name(feature.dtype)));
   if (given->size() != 1 && given->size() != values) {
     return Status(Code::kInvalid, "the default of feature '" + feature.name + "' has " + std::to_string(given->size()) + " values; its shape " +
                                       Describe(feature) + " takes " + std::to_string(values) + ", or one for all");
@@ -70,8 +71,8 @@ bool ReadEntry(std::string_view bytes, std::string_view& name, std::string_view&
 
 Status ExampleParser::Compile(const FeatureSpec& feature, Field& field) {
   if (feature.dtype != DType::kFloat32 && feature.dtype != DType::kInt64 && feature.dtype != DType::kString) {
-    return Status(Code::kInvalid, "feature '" + feature.name + "' cannot be " + std::string(Name(feature.dtype)) +
-                                      ": a tf.Example holds float32, int64 and string");
+    return Status(Code::kInvalid,
+                  "feature '" + feature.name + "' cannot be " + std::string(Name(feature.dtype)) + ": a tf.Example holds float32, int64 and string");
   }
   PENSTOCK_TRY(CheckSpec(LeafSpec(feature.dtype, feature.shape)));
   field.feature = feature;
@@ -124,7 +125,8 @@ Status ExampleParser::Parse(std::span<const std::string_view> records, Columns& 
 
 Status ExampleParser::ParseRow(std::string_view record, Columns& out) {
   if (!Locate(record)) {
-    return Status(Code::kData, "a record of " + std::to_string(record.size()) + " bytes is not a tf.Example: its Protocol Buffers encoding is damaged");
+    return Status(Code::kData,
+                  "a record of " + std::to_string(record.size()) + " bytes is not a tf.Example: its Protocol Buffers encoding is damaged");
   }
   for (size_t i = 0; i < fields_.size(); ++i) {
     PENSTOCK_TRY(found_[i].kind == 0 ? AppendMissing(fields_[i], out[i]) : Append(fields_[i], found_[i].list, found_[i].kind, out[i]));
@@ -191,8 +193,9 @@ Status ExampleParser::Append(const Field& field, std::string_view list, uint64_t
   if (!CountValues(list, feature.dtype, count)) return Bad(feature, "is damaged: its list cannot be read", "damage");
   const bool fits = field.ragged ? count % field.values == 0 : count == field.values;
   if (!fits) {
-    return Bad(feature, "has " + std::to_string(count) + " values, expected " + (field.ragged ? "a multiple of " : "") + std::to_string(field.values) + " (" +
-                            Describe(feature) + ")",
+    return Bad(feature,
+               "has " + std::to_string(count) + " values, expected " + (field.ragged ? "a multiple of " : "") + std::to_string(field.values) + " (" +
+                   Describe(feature) + ")",
                std::to_string(count) + " values");
   }
   if (field.ragged) out.PushOffset(0, count / field.values);
@@ -208,7 +211,8 @@ Status ExampleParser::AppendMissing(const Field& field, Column& out) {
   if (field.ragged) {
     out.PushOffset(0, 0);
   } else if (!field.feature.default_value.has_value()) {
-    return Bad(field.feature, "is missing in the record, expected " + Describe(field.feature) + "; give it a default if records may lack it", "missing");
+    return Bad(field.feature, "is missing in the record, expected " + Describe(field.feature) + "; give it a default if records may lack it",
+               "missing");
   } else if (field.feature.dtype == DType::kString) {
     for (const std::string& text : field.default_strings) {
       out.PushOffset(0, text.size());

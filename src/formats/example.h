@@ -25,7 +25,8 @@ struct FeatureSpec {
   DType dtype = DType::kFloat32;  // kFloat32, kInt64 or kString: what tf.Example can hold
   // Fixed lengths; or kRagged first and fixed ones behind it: as many as there are, none where the feature is missing.
   std::vector<int64_t> shape;
-  // For records without the feature: as many values as the shape has, or one for all of them. Without it the feature is required. Not for ragged ones.
+  // For records without the feature: as many values as the shape has, or one for all of them. Without it the feature is required. Not for ragged
+  // ones.
   std::optional<FeatureDefault> default_value;
 };
 
@@ -44,7 +45,7 @@ class ExampleParser {
  private:
   struct Field {
     FeatureSpec feature;
-    uint64_t values = 1;              // a row (a ragged entry) has
+    uint64_t values = 1;  // a row (a ragged entry) has
     bool ragged = false;
     std::vector<float> default_floats;
     std::vector<int64_t> default_ints;

@@ -17,8 +17,8 @@ inline void CopyValues(std::byte* to, const void* from, size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-// Calls `packed(bytes)` for each packed run of field 1 (for each string, where these are strings) and `single(reader)` for each value of field 1 with the
-// wire type `alone`, which reads it. False where the list is damaged.
+// Calls `packed(bytes)` for each packed run of field 1 (for each string, where these are strings) and `single(reader)` for each value of field 1 with
+// the wire type `alone`, which reads it. False where the list is damaged.
 template <class Packed, class Single>
 bool ForEachRun(std::string_view list, WireType alone, Packed packed, Single single) {
   WireReader wire(list);

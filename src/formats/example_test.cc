@@ -90,13 +90,14 @@ TEST(Example, AFeatureWithoutAListCountsAsMissing) {
 }
 
 TEST(Example, OfANameThatComesTwiceTheLastCounts) {
-  const auto columns = Parse({Feature("i", DType::kInt64, {})}, {ExampleWriter().Floats("i", Floats{1, 2}).Ints("i", Ints{1}).Ints("i", Ints{2}).Finish()});
+  const auto columns =
+      Parse({Feature("i", DType::kInt64, {})}, {ExampleWriter().Floats("i", Floats{1, 2}).Ints("i", Ints{1}).Ints("i", Ints{2}).Finish()});
   ASSERT_TRUE(columns.ok()) << columns.status();
   EXPECT_THAT(As<int64_t>((*columns)[0].buffer(0)), ElementsAre(2));
 }
 
 TEST(Example, ReadsUnpackedAndMixedLists) {
-  std::string ints("\x08\x05\x08\x80\x01\x0a\x02\x07\x08", 9);      // 5, 128 alone, then 7, 8 packed
+  std::string ints("\x08\x05\x08\x80\x01\x0a\x02\x07\x08", 9);             // 5, 128 alone, then 7, 8 packed
   std::string floats("\x0d\x00\x00\x80\x3f\x0a\x04\x00\x00\x00\x40", 11);  // 1 alone, then 2 packed
   const auto columns = Parse({Feature("i", DType::kInt64, {4}), Feature("f", DType::kFloat32, {2})},
                              {ExampleWriter().Feature("i", 3, ints).Feature("f", 2, floats).Finish()});
@@ -148,7 +149,8 @@ TEST(Example, TheRowsBeforeABadRecordAreKept) {
 
 TEST(Example, DamagedBytesAreAnErrorOrAnotherRowButNeverWorse) {
   const std::string good = ExampleWriter().Ints("i", Ints{1, 300}).Strings("s", Strings{"abc"}).Floats("f", Floats{1, 2}).Finish();
-  auto parser = ExampleParser::Create({Feature("i", DType::kInt64, {kRagged}), Feature("s", DType::kString, {kRagged}), Feature("f", DType::kFloat32, {kRagged})});
+  auto parser = ExampleParser::Create(
+      {Feature("i", DType::kInt64, {kRagged}), Feature("s", DType::kString, {kRagged}), Feature("f", DType::kFloat32, {kRagged})});
   Columns columns(parser->spec());
   for (size_t at = 0; at < good.size(); ++at) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -169,7 +171,8 @@ TEST(Example, ASpecThatCannotBeIsRefused) {
   EXPECT_THAT(refuse(Feature("x", DType::kInt64, {kRagged}, Ints{1})), HasSubstr("takes no default"));
   EXPECT_THAT(refuse(Feature("x", DType::kInt64, {3}, Ints{1, 2})), HasSubstr("has 2 values; its shape int64[3] takes 3"));
   EXPECT_THAT(refuse(Feature("x", DType::kInt64, {}, Floats{1})), HasSubstr("not of its dtype"));
-  EXPECT_THAT(ExampleParser::Create({Feature("x", DType::kInt64, {}), Feature("x", DType::kInt64, {})}).status().message(), HasSubstr("'x' stands twice"));
+  EXPECT_THAT(ExampleParser::Create({Feature("x", DType::kInt64, {}), Feature("x", DType::kInt64, {})}).status().message(),
+              HasSubstr("'x' stands twice"));
   EXPECT_FALSE(ExampleParser::Create({}).ok());
 }
 

@@ -133,6 +133,8 @@ constexpr std::array kNames = {CompressionName{"auto", Compression::kAuto}, Comp
 
 }  // namespace
 
+uint64_t InflateMemory() { return sizeof(inflate_state) + kInputBytes; }
+
 std::string_view Name(Compression compression) {
   for (const CompressionName& entry : kNames) {
     if (entry.compression == compression) return entry.name;

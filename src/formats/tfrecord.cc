@@ -83,8 +83,8 @@ void AppendRecord(std::string_view data, std::string& out) {
   out.append(header.data(), header.size()).append(data).append(reinterpret_cast<const char*>(&data_crc), sizeof data_crc);
 }
 
-Result<std::unique_ptr<RecordReader>> RecordReader::Open(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options,
-                                                         uint64_t from, uint64_t to) {
+Result<std::unique_ptr<RecordReader>> RecordReader::Open(std::shared_ptr<const ByteSource> source, Compression compression,
+                                                         const RecordOptions& options, uint64_t from, uint64_t to) {
   if (compression == Compression::kAuto) {
     PENSTOCK_ASSIGN(compression, DetectRecordCompression(*source));
   }
@@ -97,7 +97,8 @@ Result<std::unique_ptr<RecordReader>> RecordReader::Open(std::shared_ptr<const B
   return std::unique_ptr<RecordReader>(new RecordReader(std::move(source), compression, options, from, to));
 }
 
-RecordReader::RecordReader(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options, uint64_t from, uint64_t to)
+RecordReader::RecordReader(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options, uint64_t from,
+                           uint64_t to)
     : source_(std::move(source)),
       stream_(std::make_unique<SourceStream>(source_, from)),
       compressed_(compression != Compression::kNone),

@@ -27,9 +27,9 @@ inline constexpr size_t kRecordFooter = 4;
 inline constexpr uint64_t kToEnd = std::numeric_limits<uint64_t>::max();
 
 struct RecordOptions {
-  bool verify_crc = true;               // of the data; lengths are always verified
-  uint64_t max_record = 1ULL << 30;     // bytes; a longer record is an error
-  size_t window = 256 * 1024;           // bytes read at once; grows for a record that is larger
+  bool verify_crc = true;            // of the data; lengths are always verified
+  uint64_t max_record = 1ULL << 30;  // bytes; a longer record is an error
+  size_t window = 256 * 1024;        // bytes read at once; grows for a record that is larger
 };
 
 // Reads records in order. One thread at a time. Errors name file, offset and record; after an error it stays at that record.
@@ -48,15 +48,15 @@ class RecordReader {
 
   uint64_t record() const { return record_; }  // ordinal of the next record in this range
   uint64_t offset() const { return offset_; }  // of its header; in the inflated bytes where the file is compressed
-  uint64_t bytes_held() const { return window_.capacity(); }
-  std::string where() const;                   // "read /data/a at offset 4096", for a stalled loop
+  uint64_t bytes_held() const { return window_.capacity() + (compressed_ ? InflateMemory() : 0); }
+  std::string where() const;  // "read /data/a at offset 4096", for a stalled loop
 
  private:
   RecordReader(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options, uint64_t from, uint64_t to);
 
   std::string_view held() const { return {reinterpret_cast<const char*>(window_.data()) + taken_, window_.size() - taken_}; }
-  Result<bool> Hold(uint64_t bytes);          // makes held() at least so long; false where the stream ends before
-  Result<std::optional<uint64_t>> Header();   // length of the next record's data; nullopt at the end
+  Result<bool> Hold(uint64_t bytes);         // makes held() at least so long; false where the stream ends before
+  Result<std::optional<uint64_t>> Header();  // length of the next record's data; nullopt at the end
   Result<std::string_view> Data(uint64_t length);
   Result<bool> AtEnd();
   void Take(uint64_t bytes);
@@ -75,6 +75,11 @@ class RecordReader {
   size_t taken_ = 0;  // bytes of the window that were handed out
   std::vector<std::string_view> records_;
 };
+
+// Bytes of memory that a reader holds while no record is larger than its window.
+inline uint64_t RecordMemory(Compression compression, const RecordOptions& options) {
+  return options.window + (compression == Compression::kNone ? 0 : InflateMemory());
+}
 
 // kNone if the file begins with a valid record header (a length may look like zlib's magic), else by magic bytes.
 Result<Compression> DetectRecordCompression(const ByteSource& source);

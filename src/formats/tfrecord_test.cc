@@ -45,7 +45,8 @@ struct Read {
   Records records;
   Status status;
 };
-Read ReadAll(const std::string& bytes, RecordOptions options = {}, uint64_t from = 0, uint64_t to = kToEnd, Compression compression = Compression::kAuto) {
+Read ReadAll(const std::string& bytes, RecordOptions options = {}, uint64_t from = 0, uint64_t to = kToEnd,
+             Compression compression = Compression::kAuto) {
   Read read;
   auto reader = RecordReader::Open(std::make_shared<MemorySource>(bytes, "/data/a"), compression, options, from, to);
   if (!reader.ok()) return {{}, reader.status()};
@@ -113,7 +114,8 @@ TEST(TfRecord, ATruncatedFileIsAnErrorAtAnyLength) {
   const std::string bytes = FileOf({"one", "two"});
   for (size_t length = 1; length < bytes.size(); ++length) {
     if (length == 19) continue;
-    EXPECT_THAT(ReadAll(bytes.substr(0, length), {}, 0, kToEnd, Compression::kNone).status.message(), HasSubstr("the file ends inside a record")) << length;
+    EXPECT_THAT(ReadAll(bytes.substr(0, length), {}, 0, kToEnd, Compression::kNone).status.message(), HasSubstr("the file ends inside a record"))
+        << length;
   }
   const std::string zipped = Gzip(bytes);
   const Read read = ReadAll(zipped.substr(0, zipped.size() - 9));

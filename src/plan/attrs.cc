@@ -6,8 +6,8 @@ namespace penstock {
 namespace {
 
 // Names of AttrValue's alternatives, in their order.
-constexpr std::string_view kKinds[] = {"a bool", "an int", "a float", "a string", "a list of ints", "a list of floats", "a list of strings", "bytes",
-                                       "a list of maps"};
+constexpr std::string_view kKinds[] = {"a bool", "an int",        "a float", "a string", "a list of ints", "a list of floats", "a list of strings",
+                                       "bytes",  "a list of maps"};
 static_assert(std::size(kKinds) == std::variant_size_v<AttrValue>);
 
 template <class T, size_t I = 0>
@@ -85,7 +85,9 @@ Result<int64_t> AttrReader::IntFrom(std::string_view name, int64_t min) {
   if (value < min) return Bad(name, "must be at least " + std::to_string(min) + ", not " + std::to_string(value));
   return value;
 }
-Result<int64_t> AttrReader::IntFrom(std::string_view name, int64_t min, int64_t otherwise) { return Ask(name) != nullptr ? IntFrom(name, min) : otherwise; }
+Result<int64_t> AttrReader::IntFrom(std::string_view name, int64_t min, int64_t otherwise) {
+  return Ask(name) != nullptr ? IntFrom(name, min) : otherwise;
+}
 
 Result<const std::vector<AttrMap>*> AttrReader::Maps(std::string_view name) {
   const AttrValue* value = Ask(name);

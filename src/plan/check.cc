@@ -11,8 +11,8 @@ Status CheckAttrs(const AttrMap& attrs, size_t depth) {
   for (size_t i = 0; i < attrs.items.size(); ++i) {
     const Attr& attr = attrs.items[i];
     if (attr.name.empty() || attr.name.size() > kMaxNameBytes) {
-      return Status(Code::kInvalid, "an attribute's name has " + std::to_string(attr.name.size()) + " bytes; 1 to " + std::to_string(kMaxNameBytes) +
-                                        " are allowed");
+      return Status(Code::kInvalid,
+                    "an attribute's name has " + std::to_string(attr.name.size()) + " bytes; 1 to " + std::to_string(kMaxNameBytes) + " are allowed");
     }
     if (i > 0 && attrs.items[i - 1].name >= attr.name) {
       return Status(Code::kInvalid, "attribute '" + attr.name + "' is not in order or stands twice; use AttrMap::Set");
@@ -29,7 +29,8 @@ Status CheckAttrs(const AttrMap& attrs, size_t depth) {
 Status CheckGraph(const Plan& plan) {
   if (plan.nodes.empty()) return Status(Code::kInvalid, "the plan is empty: begin with a source");
   if (plan.nodes.size() > kMaxNodes) {
-    return Status(Code::kInvalid, "the plan has " + std::to_string(plan.nodes.size()) + " nodes; at most " + std::to_string(kMaxNodes) + " are allowed");
+    return Status(Code::kInvalid,
+                  "the plan has " + std::to_string(plan.nodes.size()) + " nodes; at most " + std::to_string(kMaxNodes) + " are allowed");
   }
   std::vector<bool> used(plan.nodes.size(), false);
   for (size_t i = 0; i < plan.nodes.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/sha256.h"
 #include "plan/check.h"
@@ -32,6 +33,9 @@ bool SameValue(const AttrValue& a, const AttrValue& b) {
       },
       a);
 }
+
+// Stands for an input that is no node (of an empty plan, say). Building a plan cannot fail; CheckGraph refuses it later.
+constexpr uint32_t kNoNode = std::numeric_limits<uint32_t>::max();
 
 // The index of an equal node, which is added if there is none.
 uint32_t Place(std::vector<PlanNode>& nodes, PlanNode node) {
@@ -100,17 +104,12 @@ Plan Plan::Over(const std::vector<Plan>& inputs, std::string op, AttrMap attrs) 
   Plan plan;
   PlanNode root{std::move(op), {}, std::move(attrs)};
   for (const Plan& input : inputs) {
-    if (plan.nodes.empty()) {
-      plan.nodes = input.nodes;
-      root.inputs.push_back(static_cast<uint32_t>(plan.nodes.size() - 1));
-      continue;
-    }
     std::vector<uint32_t> placed;
     for (PlanNode node : input.nodes) {
-      for (uint32_t& from : node.inputs) from = placed.at(from);
+      for (uint32_t& from : node.inputs) from = from < placed.size() ? placed[from] : kNoNode;
       placed.push_back(Place(plan.nodes, std::move(node)));
     }
-    root.inputs.push_back(placed.back());
+    root.inputs.push_back(placed.empty() ? kNoNode : placed.back());
   }
   plan.nodes.push_back(std::move(root));
   return plan;

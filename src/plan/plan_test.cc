@@ -57,6 +57,11 @@ TEST(Plan, OverSharesEqualSubGraphs) {
   EXPECT_EQ(Plan::Over({Range(1), Range(1)}, "zip", {}).nodes.back().inputs, (std::vector<uint32_t>{0, 0}));
 }
 
+TEST(Plan, OverAnEmptyPlanIsRefusedWhenItIsUsed) {
+  EXPECT_EQ(Fingerprint(Plan::Over({Plan{}}, "take", {})).status().code(), Code::kInvalid);
+  EXPECT_EQ(Fingerprint(Plan::Over({Range(1), Plan{}}, "zip", {})).status().code(), Code::kInvalid);
+}
+
 TEST(Plan, SerializesAndParsesToTheSame) {
   const Plan plan = Everything();
   const auto parsed = ParsePlan(SerializePlan(plan));

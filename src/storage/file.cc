@@ -45,9 +45,7 @@ Result<std::vector<std::string>> ExpandGlob(const std::string& pattern) {
   return std::vector<std::string>(globbed.found.gl_pathv, globbed.found.gl_pathv + globbed.found.gl_pathc);
 }
 
-std::string Times(const InputFile& file) {
-  return std::to_string(file.size) + " bytes, modified " + std::to_string(file.mtime_ns) + " ns";
-}
+std::string Times(const InputFile& file) { return std::to_string(file.size) + " bytes, modified " + std::to_string(file.mtime_ns) + " ns"; }
 
 }  // namespace
 
@@ -130,7 +128,8 @@ Result<size_t> File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
     const ssize_t read = ::pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (read < 0 && errno == EINTR) continue;
     if (read < 0) {
-      return FileError(errno, "cannot read at offset " + std::to_string(offset + done) + " of", info_.path).With("offset", std::to_string(offset + done));
+      return FileError(errno, "cannot read at offset " + std::to_string(offset + done) + " of", info_.path)
+          .With("offset", std::to_string(offset + done));
     }
     if (read == 0) break;
     done += static_cast<size_t>(read);
