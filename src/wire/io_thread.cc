@@ -45,7 +45,11 @@ class IoThread::Impl {
     }
     asio::post(context_, [this] {
       Drain();
-      for (IoResident* resident : std::exchange(residents_, {})) resident->OnIoStop();
+      while (!residents_.empty()) {  // one may take another with it
+        IoResident* resident = *residents_.begin();
+        residents_.erase(residents_.begin());
+        resident->OnIoStop();
+      }
       context_.stop();
     });
     thread_.join();

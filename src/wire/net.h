@@ -60,7 +60,7 @@ struct ListenParams {
   uint16_t max_version = kMaxVersion;
 };
 
-// Stops to listen when destroyed; sessions stay. Any thread.
+// Stops to listen when destroyed; sessions stay. Any thread, before its IoThread.
 class Listener {
  public:
   virtual ~Listener() = default;

@@ -105,10 +105,10 @@ Result<Bound> ListenOn(const Address& address) {
   return ListenTcp(address, std::get<TcpAddress>(address));
 }
 
-std::optional<Fd> AcceptOn(int listener) {
-  Fd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!fd) return std::nullopt;
-  return fd;
+Connecting AcceptOn(int listener) {
+  Connecting out{Fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)), 0};
+  if (!out.fd) out.error = errno;
+  return out;
 }
 
 Connecting StartConnect(const sockaddr* address, socklen_t length) {

@@ -42,14 +42,12 @@ struct Bound {
   Address address;  // with the port that was got
 };
 Result<Bound> ListenOn(const Address& address);
-// The next waiting peer; nullopt where there is none (now).
-std::optional<Fd> AcceptOn(int listener);
-
-// Starts to connect: 0 for done, EINPROGRESS, or an error.
+// A descriptor, or why not (yet): EINPROGRESS, EAGAIN, or what is wrong.
 struct Connecting {
   Fd fd;
   int error = 0;
 };
+Connecting AcceptOn(int listener);
 Connecting StartConnect(const sockaddr* address, socklen_t length);
 Connecting StartConnect(const UnixAddress& address);
 int ConnectError(int fd);  // after it became writable

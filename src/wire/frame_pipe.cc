@@ -1,0 +1,320 @@
+#include "wire/frame_pipe.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/crc32c.h"
+
+namespace penstock {
+namespace {
+
+constexpr size_t kStaging = 64 * kKiB;
+constexpr size_t kReadPiece = 128 * kKiB;  // larger reads evict what the caches hold
+constexpr size_t kTurn = 1 * kMiB;         // then others get their turn
+constexpr size_t kMaxPieces = 64;          // of one writev
+constexpr size_t kMaxWaitingDescriptors = 64;
+constexpr auto kFarewell = 1s;
+
+Status Broken(int error) {
+  return Status(Code::kUnavailable, error == EPIPE ? "the connection was closed by the peer" : "the connection broke: " + ErrorText(error));
+}
+
+}  // namespace
+
+FramePipe::FramePipe(IoThread& io, Fd fd, bool payload_crc)
+    : io_(io), socket_(io.context(), fd.release()), farewell_(io), payload_crc_(payload_crc), staging_(kStaging) {
+  io_.Add(*this);
+}
+
+FramePipe::~FramePipe() {
+  if (open_) io_.Remove(*this);
+}
+
+void FramePipe::OnIoStop() {
+  while (open_ && !queue_.empty() && WriteOnce()) {
+  }
+  Shut();
+}
+
+void FramePipe::Shut() {
+  owner_ = nullptr;
+  if (!open_) return;
+  open_ = false;
+  io_.Remove(*this);
+  farewell_.Cancel();
+  socket_.close();
+  queue_.clear();
+  payload_.Reset();
+}
+
+void FramePipe::Break(const Status& why) {
+  Owner* owner = std::exchange(owner_, nullptr);
+  if (owner != nullptr) owner->OnBroken(why);
+}
+
+// ---- reading
+
+void FramePipe::Start(Owner& owner) {
+  owner_ = &owner;
+  WaitToRead();
+}
+
+void FramePipe::HandOver(Owner& owner) {
+  owner_ = &owner;
+  caps_ = FrameCaps{};
+}
+
+void FramePipe::WaitToRead() {
+  if (!open_ || waiting_to_read_) return;
+  waiting_to_read_ = true;
+  socket_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](std::error_code error) {
+    self->waiting_to_read_ = false;
+    if (!error && self->open_) self->ReadTurn();
+  });
+}
+
+void FramePipe::ReadTurn() {
+  size_t budget = kTurn;
+  while (ReadOnce(budget)) {
+  }
+}
+
+// Reads what is there, once. False: the turn is over, and the next one is arranged.
+bool FramePipe::ReadOnce(size_t& budget) {
+  if (open_ && leaving_) Discard();
+  if (!open_ || owner_ == nullptr) return false;
+  if (begin_ == end_) begin_ = end_ = 0;
+  std::array<iovec, 2> into{};
+  size_t pieces = 0;
+  size_t direct = 0;
+  if (wants_ == Wants::kPayload) {
+    direct = std::min<uint64_t>(header_.payload_bytes - payload_got_, kReadPiece);
+    into[pieces++] = {payload_.bytes().data() + payload_got_, direct};
+  }
+  into[pieces++] = {staging_.data() + end_, staging_.size() - end_};
+  std::vector<Fd> descriptors;
+  const Moved moved = ReadSome(socket_.native_handle(), std::span(into).first(pieces), descriptors);
+  for (Fd& fd : descriptors) descriptors_.push_back(std::move(fd));
+  if (moved.error == 0 && moved.bytes == 0) {
+    WaitToRead();
+    return false;
+  }
+  heard_ = true;
+  Status status = moved.error != 0 ? Broken(moved.error) : Status();
+  if (descriptors_.size() > kMaxWaitingDescriptors) status = Status(Code::kData, "descriptors that no frame announced");
+  if (status.ok()) {
+    const size_t into_payload = std::min(moved.bytes, direct);
+    end_ += moved.bytes - into_payload;
+    payload_got_ += into_payload;
+    status = Parse();
+  }
+  if (!status.ok()) Break(status);
+  budget -= std::min(budget, moved.bytes);
+  if (budget > 0) return true;
+  WaitToRead();
+  return false;
+}
+
+Status FramePipe::Parse() {
+  // Once nothing is left but the start of a frame, it moves to the front, so that the rest fits behind.
+  while (owner_ != nullptr) {
+    const Wants before = wants_;
+    const size_t at = begin_;
+    switch (wants_) {
+      case Wants::kHeader: PENSTOCK_TRY(TakeHeader()); break;
+      case Wants::kBody: PENSTOCK_TRY(TakeBody()); break;
+      case Wants::kPayload: PENSTOCK_TRY(TakePayload(Staged())); break;
+    }
+    if (wants_ == before && begin_ == at) break;
+  }
+  if (begin_ > 0 && begin_ < end_) std::memmove(staging_.data(), staging_.data() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+  return {};
+}
+
+Status FramePipe::TakeHeader() {
+  if (end_ - begin_ < kFrameHeaderBytes) return {};
+  PENSTOCK_ASSIGN(header_, DecodeFrameHeader(Staged().first<kFrameHeaderBytes>(), caps_));
+  begin_ += kFrameHeaderBytes;
+  body_.clear();
+  if (header_.body_bytes > 0) {
+    wants_ = Wants::kBody;
+  } else if (header_.payload_bytes > 0) {
+    PENSTOCK_ASSIGN(payload_, owner_->OnPayloadComing(header_));
+    if (payload_.size() < header_.payload_bytes) return Status(Code::kInternal, "too little memory was given for a block");
+    payload_got_ = 0;
+    wants_ = Wants::kPayload;
+  } else {
+    return Deliver();
+  }
+  return {};
+}
+
+// A body grows as its bytes come: a header alone makes nobody allocate.
+Status FramePipe::TakeBody() {
+  const auto piece = Staged().first(std::min<size_t>(end_ - begin_, header_.body_bytes - body_.size()));
+  body_.insert(body_.end(), piece.begin(), piece.end());
+  begin_ += piece.size();
+  return body_.size() == header_.body_bytes ? Deliver() : Status();
+}
+
+Status FramePipe::TakePayload(std::span<const std::byte> more) {
+  const size_t piece = std::min<uint64_t>(more.size(), header_.payload_bytes - payload_got_);
+  if (piece > 0) std::memcpy(payload_.bytes().data() + payload_got_, more.data(), piece);
+  begin_ += piece;
+  payload_got_ += piece;
+  if (payload_got_ < header_.payload_bytes) return {};
+  if ((header_.flags & kPayloadCrc) != 0 && Crc32c(payload_.bytes().first(payload_got_)) != header_.payload_crc) {
+    return Status(Code::kData, "a block was damaged on its way (crc32c)");
+  }
+  return Deliver();
+}
+
+Status FramePipe::Deliver() {
+  wants_ = Wants::kHeader;
+  return owner_->OnFrame(header_, body_, std::move(payload_));
+}
+
+Fd FramePipe::TakeDescriptor() {
+  if (descriptors_.empty()) return Fd();
+  Fd fd = std::move(descriptors_.front());
+  descriptors_.pop_front();
+  return fd;
+}
+
+// ---- writing
+
+std::array<std::span<const std::byte>, 3> FramePipe::Outgoing::parts() const {
+  return {std::span<const std::byte>(head), std::as_bytes(std::span(frame.body.data(), frame.body.size())), frame.payload.bytes()};
+}
+
+void FramePipe::Queue(OutFrame frame) {
+  if (!open_ || leaving_) return;
+  frame.header.body_bytes = static_cast<uint32_t>(frame.body.size());
+  frame.header.payload_bytes = frame.payload.size();
+  if (payload_crc_ && frame.payload.size() > 0) {
+    frame.header.flags |= kPayloadCrc;
+    frame.header.payload_crc = Crc32c(frame.payload.bytes());
+  }
+  unsent_ += kFrameHeaderBytes + frame.body.size() + frame.payload.size();
+  const FrameHeaderBytes head = EncodeFrameHeader(frame.header);
+  queue_.push_back({head, std::move(frame)});
+  if (flush_due_ || waiting_to_write_) return;
+  flush_due_ = true;
+  asio::post(io_.context(), [self = shared_from_this()] {
+    self->flush_due_ = false;
+    self->Flush();
+  });
+}
+
+void FramePipe::Flush() {
+  for (size_t budget = 4 * kTurn; open_ && !queue_.empty();) {
+    const uint64_t before = unsent_;
+    if (!WriteOnce()) break;
+    if (budget <= before - unsent_) break;
+    budget -= before - unsent_;
+  }
+  if (!open_) return;
+  if (!queue_.empty()) {
+    WaitToWrite();
+  } else if (leaving_) {
+    AfterFlush();
+  }
+}
+
+// One writev of what fits into it. False: the socket takes no more now, or is broken.
+bool FramePipe::WriteOnce() {
+  std::array<iovec, kMaxPieces> pieces;
+  size_t count = 0;
+  size_t skip = front_written_;
+  int beside = -1;
+  for (const Outgoing& out : queue_) {
+    const bool carries = out.frame.beside != nullptr;
+    if (count + 3 > kMaxPieces || (carries && count > 0)) break;  // a descriptor goes with the first byte of its frame
+    if (carries && front_written_ == 0) beside = out.frame.beside->descriptor();
+    for (const auto part : out.parts()) {
+      const size_t skipped = std::min(skip, part.size());
+      skip -= skipped;
+      if (skipped < part.size()) pieces[count++] = {const_cast<std::byte*>(part.data()) + skipped, part.size() - skipped};
+    }
+  }
+  const Moved moved = WriteSome(socket_.native_handle(), std::span(pieces).first(count), beside);
+  if (moved.error != 0) {
+    if (leaving_) {
+      Shut();
+    } else {
+      // The read side may still hold the peer's reason; if it has none, it sees the same break.
+      queue_.clear();
+      unsent_ = 0;
+      front_written_ = 0;
+      asio::post(io_.context(), [self = shared_from_this(), error = moved.error] {
+        if (self->owner_ == nullptr) return;
+        self->ReadTurn();
+        self->Break(Broken(error));
+      });
+    }
+    return false;
+  }
+  Advance(moved.bytes);
+  return moved.bytes > 0;
+}
+
+void FramePipe::Advance(size_t bytes) {
+  spoke_ = spoke_ || bytes > 0;
+  unsent_ -= bytes;
+  bytes += front_written_;
+  while (!queue_.empty()) {
+    const OutFrame& front = queue_.front().frame;
+    const size_t whole = kFrameHeaderBytes + front.body.size() + front.payload.size();
+    if (bytes < whole) break;
+    bytes -= whole;
+    queue_.pop_front();
+  }
+  front_written_ = bytes;
+}
+
+void FramePipe::WaitToWrite() {
+  if (waiting_to_write_) return;
+  waiting_to_write_ = true;
+  socket_.async_wait(asio::posix::stream_descriptor::wait_write, [self = shared_from_this()](std::error_code error) {
+    self->waiting_to_write_ = false;
+    if (!error && self->open_) self->Flush();
+  });
+}
+
+// ---- parting
+
+void FramePipe::Farewell(OutFrame last) {
+  owner_ = nullptr;
+  if (!open_ || leaving_) return;
+  Queue(std::move(last));
+  leaving_ = true;
+  payload_.Reset();
+  farewell_.After(kFarewell, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Shut();
+  });
+  WaitToRead();
+  Flush();
+}
+
+// All was said. What the peer still says is read and thrown away until it hangs up: closing with unread bytes would reset the connection, and
+// with it what the peer has not read yet.
+void FramePipe::AfterFlush() { shutdown(socket_.native_handle(), SHUT_WR); }
+
+void FramePipe::Discard() {
+  std::array<iovec, 1> into{{{staging_.data(), staging_.size()}}};
+  std::vector<Fd> descriptors;
+  for (size_t read = 0; read < kTurn;) {
+    const Moved moved = ReadSome(socket_.native_handle(), into, descriptors);
+    descriptors.clear();
+    if (moved.error != 0) return Shut();
+    if (moved.bytes == 0) break;
+    read += moved.bytes;
+  }
+  WaitToRead();
+}
+
+}  // namespace penstock

@@ -1,0 +1,122 @@
+// Frames over one socket: a read loop that takes them apart, a queue that goes out with one writev a turn (engine.md 5).
+//
+// On the I/O thread. Internal to wire: sessions give it its meaning.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/extent.h"
+#include "penstock/status.h"
+#include "wire/asio.h"
+#include "wire/frame.h"
+#include "wire/io_thread.h"
+#include "wire/segments.h"
+#include "wire/socket.h"
+
+namespace penstock {
+
+struct OutFrame {
+  FrameHeader header;  // lengths and crcs are filled in
+  std::string body;
+  Extent payload;
+  std::shared_ptr<Segment> beside;  // its descriptor goes with the frame
+};
+
+class FramePipe final : public std::enable_shared_from_this<FramePipe>, private IoResident {
+ public:
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    // Memory for a payload, at least as large. An error ends the pipe.
+    virtual Result<Extent> OnPayloadComing(const FrameHeader& header) = 0;
+    // An error ends the pipe: OnBroken follows.
+    virtual Status OnFrame(const FrameHeader& header, std::span<const std::byte> body, Extent payload) = 0;
+    // The last call. Nothing more comes or goes, but the pipe still takes a Farewell.
+    virtual void OnBroken(const Status& why) = 0;
+  };
+
+  FramePipe(IoThread& io, Fd fd, bool payload_crc);
+  ~FramePipe() override;
+
+  void Start(Owner& owner);  // begins to read, with the caps that hold before hello
+  // After hello: the next frame is the new owner's. Also from inside OnFrame.
+  void HandOver(Owner& owner);
+  // Goes out at the end of this turn of the loop, with whatever else was queued.
+  void Queue(OutFrame frame);
+  uint64_t unsent_bytes() const { return unsent_; }
+  // The next descriptor that came beside the frames so far.
+  Fd TakeDescriptor();
+  // True once for each stretch in which something was read (written): how a session knows silence.
+  bool TakeHeard() { return std::exchange(heard_, false); }
+  bool TakeSpoke() { return std::exchange(spoke_, false); }
+
+  // Leaves its owner. Sends what is queued and `last`, for a moment: a peer that is told why it is closed should also get to read it.
+  void Farewell(OutFrame last);
+  // Leaves its owner and closes.
+  void Shut();
+  // The I/O thread ends: writes what goes out without waiting, and closes.
+  void OnIoStop() override;
+
+ private:
+  struct Outgoing {
+    FrameHeaderBytes head;
+    OutFrame frame;
+    std::array<std::span<const std::byte>, 3> parts() const;
+  };
+
+  void WaitToRead();
+  void ReadTurn();
+  bool ReadOnce(size_t& budget);
+  Status Parse();
+  Status TakeHeader();
+  Status TakeBody();
+  Status TakePayload(std::span<const std::byte> more);
+  Status Deliver();
+  std::span<const std::byte> Staged() const { return std::span(staging_).subspan(begin_, end_ - begin_); }
+  void Break(const Status& why);
+  void Discard();
+
+  void Flush();
+  bool WriteOnce();
+  void Advance(size_t bytes);
+  void WaitToWrite();
+  void AfterFlush();
+
+  IoThread& io_;
+  asio::posix::stream_descriptor socket_;
+  Timer farewell_;
+  Owner* owner_ = nullptr;
+  const bool payload_crc_;
+  FrameCaps caps_ = kCapsBeforeHello;
+  bool open_ = true;
+  bool leaving_ = false;
+
+  // Reading: a header, then its body, then its payload.
+  enum class Wants : uint8_t { kHeader, kBody, kPayload };
+  Wants wants_ = Wants::kHeader;
+  std::vector<std::byte> staging_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  FrameHeader header_;
+  std::vector<std::byte> body_;
+  Extent payload_;
+  uint64_t payload_got_ = 0;
+  std::deque<Fd> descriptors_;
+  bool waiting_to_read_ = false;
+  bool heard_ = false;
+
+  // Writing.
+  std::deque<Outgoing> queue_;
+  size_t front_written_ = 0;
+  uint64_t unsent_ = 0;
+  bool flush_due_ = false;
+  bool waiting_to_write_ = false;
+  bool spoke_ = false;
+};
+
+}  // namespace penstock
