@@ -36,10 +36,10 @@ struct WorkerInfo {
 struct Hello {
   uint16_t min_version = 0;
   uint16_t max_version = 0;
-  std::string token;
-  std::string role;  // "consumer" | "worker" | "cli"
-  std::string name;  // host:pid, for people
-  std::string boot_id;
+  std::string token{};
+  std::string role{};  // "consumer" | "worker" | "cli"
+  std::string name{};  // host:pid, for people
+  std::string boot_id{};
   uint64_t netns = 0;
   uint32_t uid = 0;
   uint32_t pid = 0;

@@ -30,12 +30,12 @@ struct Pace {
 };
 
 struct ConnectParams {
-  std::string token;
-  std::string role;           // "consumer" | "worker" | "cli"
-  std::string name;           // host:pid, for people; "" for just that
+  std::string token{};
+  std::string role{};           // "consumer" | "worker" | "cli"
+  std::string name{};           // host:pid, for people; "" for just that
   bool shared_memory = true;  // over a Unix socket: take blocks as shared memory
   Duration timeout = kHelloWithin;
-  Pace pace;
+  Pace pace{};
   uint16_t min_version = kMinVersion;
   uint16_t max_version = kMaxVersion;
 };
@@ -50,12 +50,12 @@ void Connect(IoThread& io, const std::string& address, ConnectParams params, Ses
 Result<std::shared_ptr<Session>> ConnectAndWait(IoThread& io, const std::string& address, ConnectParams params, SessionHandler& handler);
 
 struct ListenParams {
-  std::string address;
-  std::string token;    // "": anybody may come
-  std::string cluster;  // the dispatcher's, for HelloReply
+  std::string address{};
+  std::string token{};    // "": anybody may come
+  std::string cluster{};  // the dispatcher's, for HelloReply
   Term term{};
-  std::shared_ptr<SegmentTable> segments;  // on a Unix socket: lend blocks to peers of the same uid; null: never
-  Pace pace;
+  std::shared_ptr<SegmentTable> segments{};  // on a Unix socket: lend blocks to peers of the same uid; null: never
+  Pace pace{};
   uint16_t min_version = kMinVersion;
   uint16_t max_version = kMaxVersion;
 };
