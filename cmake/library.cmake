@@ -1,7 +1,8 @@
-# penstock_library(room USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,
+# penstock_library(room [PARSES] USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,
 # each *_fuzz.cc a fuzz program of its own, each *_bench.cc a benchmark (built by name, where Google Benchmark is installed).
+# PARSES: it reads bytes from outside in place, so UBSan looks at alignment there.
 function(penstock_library room)
-  cmake_parse_arguments(arg "" "" "USES" ${ARGN})
+  cmake_parse_arguments(arg "PARSES" "" "USES" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(sources ${all})
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main|_bench)\\.cc$")
@@ -16,6 +17,10 @@ function(penstock_library room)
   else()
     add_library(penstock_${room} INTERFACE)
     target_link_libraries(penstock_${room} INTERFACE penstock_options ${arg_USES})
+  endif()
+
+  if(arg_PARSES AND sources AND PENSTOCK_SANITIZE MATCHES undefined)
+    target_compile_options(penstock_${room} PRIVATE -fsanitize=alignment)
   endif()
 
   if(PENSTOCK_TESTS AND tests)
