@@ -242,7 +242,7 @@ ReaderStats ReaderIo::Stats() {
     stats.lanes_done = counts.lanes_done;
     stats.reopened = counts.reopened;
     stats.bytes_held = counts.held_bytes;
-    stats.waiting_for = self->core_.WaitingFor();
+    if (self->waiting_told_ || self->row_spec_ == nullptr) stats.waiting_for = self->core_.WaitingFor();
     promise->set_value(std::move(stats));
   });
   return future.get();

@@ -6,19 +6,13 @@
 namespace penstock {
 namespace {
 
-Cursor CursorOf(const ShelfBlock& block, uint64_t row) {
-  if (row == block.info.rows) return block.info.end;
-  if (!block.cursors.empty()) return block.cursors[row];
-  return row == 0 ? block.info.first : Cursor{block.info.first.seq + row, 0};
-}
-
 // The first row at or after `from`.
 uint64_t RowAt(const ShelfBlock& block, Cursor from) {
   uint64_t low = 0;
   uint64_t high = block.info.rows;
   while (low < high) {
     const uint64_t middle = low + (high - low) / 2;
-    if (CursorOf(block, middle) < from) {
+    if (block.cursor(middle) < from) {
       low = middle + 1;
     } else {
       high = middle;
@@ -28,6 +22,12 @@ uint64_t RowAt(const ShelfBlock& block, Cursor from) {
 }
 
 }  // namespace
+
+Cursor ShelfBlock::cursor(uint64_t row) const {
+  if (row == info.rows) return info.end;
+  if (!cursors.empty()) return cursors[row];
+  return row == 0 ? info.first : Cursor{info.first.seq + row, 0};
+}
 
 Shelf::Shelf(const Clock& clock, std::function<void()> on_progress) : clock_(clock), on_progress_(std::move(on_progress)) {}
 
@@ -214,199 +214,6 @@ bool Shelf::WaitForNews(uint64_t seen, TimePoint until) {
   std::unique_lock lock(mutex_);
   const auto deadline = std::chrono::steady_clock::now() + std::max(until - clock_.Now(), Duration{0});
   return news_.wait_until(lock, deadline, [&] { return version_ != seen; });
-}
-
-// ---- delivery
-
-Shelf::Taken Shelf::Next() {
-  bool tell = false;
-  Taken taken;
-  {
-    std::lock_guard lock(mutex_);
-    const bool told = HasProgress();
-    taken = NextLocked();
-    CountWait(std::holds_alternative<Wait>(taken));
-    tell = !told && HasProgress();
-  }
-  if (tell && on_progress_) on_progress_();
-  return taken;
-}
-
-void Shelf::Claimed() {
-  bool tell = false;
-  {
-    std::lock_guard lock(mutex_);
-    const bool told = HasProgress();
-    ClaimLocked();
-    tell = !told && HasProgress();
-  }
-  if (tell && on_progress_) on_progress_();
-}
-
-void Shelf::ClaimLocked() {
-  passed_.insert(passed_.end(), unclaimed_.begin(), unclaimed_.end());
-  unclaimed_.clear();
-  in_hand_.clear();
-}
-
-void Shelf::Pass(Handle handle) { (in_hand_.contains(handle) ? unclaimed_ : passed_).push_back(handle); }
-
-void Shelf::CountWait(bool waits) {
-  waiting_ = waits;
-  if (!waits && waits_since_) totals_.waited += clock_.Now() - *waits_since_;
-  if (!waits) waits_since_.reset();
-  if (waits && !waits_since_) waits_since_ = clock_.Now();
-}
-
-void Shelf::AskLocked() {
-  const std::set<GrantName> delivered = std::exchange(unasked_, {});
-  for (const GrantName& grant : delivered) {
-    auto lane = lanes_.find(grant);
-    if (lane == lanes_.end()) continue;
-    lane->second.asked = lane->second.received;
-    Touched(grant);
-  }
-}
-
-Shelf::Taken Shelf::NextLocked() {
-  ClaimLocked();
-  AskLocked();
-  if (closed_) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
-  const bool leased = clock_.Now() <= deliver_until_;
-  std::vector<Slice> batch = leased ? TryBatch() : std::vector<Slice>();
-  if (!batch.empty()) {
-    ++totals_.batches;
-    for (const Slice& slice : batch) totals_.rows += slice.rows;
-    return batch;
-  }
-  if (!failure_.ok()) return failure_;
-  if (AtEnd()) return EpochEnd{};
-  return Wait{leased ? Wait::For::kData : Wait::For::kLease, version_};
-}
-
-bool Shelf::AtEnd() const {
-  return end_ && std::all_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.end && item.second.left == 0; });
-}
-
-std::vector<Slice> Shelf::TryBatch() {
-  if (batch_ == 0) return TryRun();
-  std::vector<Slice> batch = TryGroups();
-  if (batch.empty()) batch = TryTails();
-  if (batch.empty() && end_ && failure_.ok() && AllEnded()) {
-    if (drop_remainder_) {
-      DropRest();
-    } else {
-      batch = TakeLoose(batch_);
-    }
-  }
-  return batch;
-}
-
-// Rows one by one: a whole block of the next lane at once.
-std::vector<Slice> Shelf::TryRun() {
-  std::vector<Slice> run;
-  for (size_t i = 0; i < rotation_.size() && run.empty(); ++i) {
-    const GrantName grant = rotation_.front();
-    rotation_.pop_front();
-    rotation_.push_back(grant);
-    auto lane = lanes_.find(grant);
-    if (lane->second.left == 0) continue;
-    const Entry& entry = lane->second.blocks.front();
-    TakeRows(lane, entry.block.info.rows - entry.next_row, run);
-  }
-  return run;
-}
-
-// `mix` full groups. No lane gives a second one while another that is open may still give its first.
-std::vector<Slice> Shelf::TryGroups() {
-  std::vector<std::pair<GrantName, uint64_t>> takes;
-  uint32_t found = 0;
-  bool others_may_give = false;
-  for (const GrantName& grant : rotation_) {
-    const Lane& lane = lanes_.find(grant)->second;
-    if (lane.left >= group_ && found < mix_) {
-      takes.emplace_back(grant, 1);
-      ++found;
-    } else if (lane.left < group_ && lane.open) {
-      others_may_give = true;
-    }
-  }
-  if (found < mix_ && others_may_give) return {};
-  for (bool more = true; found < mix_ && more;) {
-    more = false;
-    for (auto& [grant, groups] : takes) {
-      if (found == mix_ || lanes_.find(grant)->second.left < (groups + 1) * group_) continue;
-      ++groups;
-      ++found;
-      more = true;
-    }
-  }
-  if (found < mix_) return {};
-  std::vector<Slice> batch;
-  for (const auto& [grant, groups] : takes) {
-    std::erase(rotation_, grant);
-    rotation_.push_back(grant);
-    TakeRows(lanes_.find(grant), groups * group_, batch);
-  }
-  return batch;
-}
-
-bool Shelf::AllEnded() const {
-  return std::all_of(rotation_.begin(), rotation_.end(), [this](const GrantName& grant) { return lanes_.find(grant)->second.end.has_value(); });
-}
-
-// Rows of tails; where no lane goes on, what is left of full groups counts as such.
-std::vector<Slice> Shelf::TryTails() {
-  uint64_t loose = 0;
-  for (const GrantName& grant : tails_) loose += lanes_.find(grant)->second.left;
-  if (loose < batch_ && AllEnded()) {
-    for (const GrantName& grant : rotation_) loose += lanes_.find(grant)->second.left;
-  }
-  return loose < batch_ ? std::vector<Slice>() : TakeLoose(batch_);
-}
-
-std::vector<Slice> Shelf::TakeLoose(uint64_t rows) {
-  std::vector<GrantName> order(tails_.begin(), tails_.end());
-  if (AllEnded()) order.insert(order.end(), rotation_.begin(), rotation_.end());
-  std::vector<Slice> batch;
-  for (const GrantName& grant : order) {
-    auto lane = lanes_.find(grant);
-    const uint64_t take = std::min(rows, lane->second.left);
-    if (take > 0) TakeRows(lane, take, batch);
-    rows -= take;
-  }
-  return batch;
-}
-
-void Shelf::DropRest() {
-  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
-    totals_.dropped_rows += lane->second.left;
-    for (const Entry& entry : lane->second.blocks) Pass(entry.block.handle);
-    lane->second.blocks.clear();
-    lane->second.left = 0;
-    Settle(lane);
-  }
-}
-
-void Shelf::TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& out) {
-  Lane& l = lane->second;
-  l.left -= rows;
-  while (rows > 0) {
-    Entry& entry = l.blocks.front();
-    const uint64_t take = std::min(rows, entry.block.info.rows - entry.next_row);
-    Slice slice{lane->first, entry.block.handle, entry.next_row, take, CursorOf(entry.block, entry.next_row), CursorOf(entry.block, entry.next_row + take)};
-    l.received = slice.end;
-    out.push_back(slice);
-    in_hand_.insert(slice.handle);
-    entry.next_row += take;
-    rows -= take;
-    if (entry.next_row == entry.block.info.rows) {
-      Pass(entry.block.handle);
-      l.blocks.pop_front();
-    }
-  }
-  unasked_.insert(lane->first);
-  Settle(lane);
 }
 
 }  // namespace penstock

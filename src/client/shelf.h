@@ -41,6 +41,8 @@ struct ShelfBlock {
   Handle handle{};
   BlockInfo info;
   std::vector<Cursor> cursors;  // of each row and the end; empty where row i is (first.seq + i, 0)
+
+  Cursor cursor(uint64_t row) const;  // of a row; info.rows gives the end
 };
 
 // Consecutive rows of one block, part of a batch.
