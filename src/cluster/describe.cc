@@ -13,7 +13,7 @@ std::string Text(const Service& service) { return ToString(service); }
 std::string Text(const Address& address) { return ToString(address); }
 std::string Text(Role role) { return std::string(Name(role)); }
 std::string Text(const Rank& rank) { return ToString(rank); }
-std::string Text(const std::string& text) { return text; }
+std::string Text(const std::string& job) { return job.empty() ? "anonymous" : job; }
 std::string Text(uint32_t number) { return std::to_string(number); }
 
 std::string_view Name(Other::Kind kind) {
@@ -46,10 +46,19 @@ std::string Lines(std::string_view question, const Answer<T>& answer) {
 }
 
 template <class T>
+Json ValueOf(const T& value) {
+  return Text(value);
+}
+Json ValueOf(const Rank& rank) { return {{"rank", rank.rank}, {"world", rank.world}}; }
+Json ValueOf(const std::string& job) { return job; }
+Json ValueOf(uint16_t port) { return port; }
+Json ValueOf(uint32_t attempt) { return attempt; }
+
+template <class T>
 Json ObjectOf(const Answer<T>& answer) {
   Json object;
   if (answer.value.ok()) {
-    object["value"] = Text(*answer.value);
+    object["value"] = ValueOf(*answer.value);
   } else {
     object["error"] = answer.value.status().message();
   }

@@ -43,8 +43,10 @@ Opinion<Service> KubernetesService(const Inputs& in);
 Opinion<Role> KubernetesRole(const Inputs& in);
 Opinion<Address> KubernetesAdvertise(const Inputs& in);
 
-// process.cc: what the process itself has initialised
+// process_group.cc: torch.distributed, jax.distributed, if initialised
 Opinion<Place> ProcessGroupRank(const Inputs& in);
+
+// ray.cc: if initialised
 Opinion<Service> RayService(const Inputs& in);
 Opinion<Role> RayRole(const Inputs& in);
 Opinion<std::string> RayJob(const Inputs& in);

@@ -113,28 +113,28 @@ struct ProcessGroup {
   Rank rank;
 };
 struct Ray {
-  std::string job_id;
-  std::optional<std::string> dispatcher;  // address of the actor penstock-dispatcher, if there is one
+  std::string job_id = {};
+  std::optional<std::string> dispatcher = {};  // address of the actor penstock-dispatcher, if there is one
 };
 struct Facts {
-  std::optional<ProcessGroup> process_group;  // if initialised
-  std::optional<Ray> ray;                     // if initialised
-  std::string hostname;
+  std::optional<ProcessGroup> process_group = {};  // if initialised
+  std::optional<Ray> ray = {};                     // if initialised
+  std::string hostname = {};
 };
 
 struct Arguments {
-  std::optional<std::string> service;
-  std::optional<Role> role;
-  std::optional<Rank> rank;
-  std::optional<std::string> advertise;
-  std::optional<uint16_t> listen_port;
-  std::optional<std::string> job_name;
+  std::optional<std::string> service = {};
+  std::optional<Role> role = {};
+  std::optional<Rank> rank = {};
+  std::optional<std::string> advertise = {};
+  std::optional<uint16_t> listen_port = {};
+  std::optional<std::string> job_name = {};
 };
 
 struct Inputs {
-  Environment environment;
-  Arguments arguments;
-  Facts facts;
+  Environment environment = {};
+  Arguments arguments = {};
+  Facts facts = {};
 };
 
 struct Report {

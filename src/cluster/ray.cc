@@ -1,14 +1,8 @@
-// What the process itself has initialised: torch.distributed, jax.distributed, Ray. Bindings look; this only judges.
+// Ray, once the program has initialised it. Bindings look; this only judges.
 #include "cluster/detectors.h"
 #include "cluster/parse.h"
 
 namespace penstock::cluster {
-
-Opinion<Place> ProcessGroupRank(const Inputs& in) {
-  const auto& group = in.facts.process_group;
-  if (!group) return {};
-  return {Place{group->rank.rank, group->rank.world}, group->library};
-}
 
 Opinion<Service> RayService(const Inputs& in) {
   const auto& ray = in.facts.ray;
