@@ -21,8 +21,8 @@ def test_importing_penstock_imports_neither_numpy_nor_a_framework() -> None:
     assert loaded == "[]"
 
 
-def test_importing_penstock_takes_less_than_100_ms() -> None:
-    code = "import time; t = time.perf_counter(); import penstock; print((time.perf_counter() - t) * 1000)"
+def test_importing_penstock_takes_less_than_100_ms_of_processor_time() -> None:
+    code = "import time; t = time.process_time(); import penstock; print((time.process_time() - t) * 1000)"
     assert min(float(_python(code)) for _ in range(5)) < 100
 
 
