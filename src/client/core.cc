@@ -141,7 +141,6 @@ void ClientCore::TakeGrants(const msg::BeatReply& reply) {
 
 void ClientCore::AddGrant(const msg::Grant& grant) {
   const GrantName name = NameOf(grant);
-  if (grant.range.lane.epoch != epoch_) return Finish(name, grant.range.from, false);  // of an epoch that the loop has left
   Lane lane;
   lane.to = grant.range.to;
   lane.pinned = grant.worker;
@@ -152,7 +151,7 @@ void ClientCore::AddGrant(const msg::Grant& grant) {
   }
   lane.mark.grant = name;
   lane.mark.received = lane.mark.asked = lane.arrived;
-  Do(action::ShelfAdd{name, lane.arrived});
+  Do(action::ShelfAdd{name, lane.arrived, epoch_});
   lanes_.emplace(name, std::move(lane));
 }
 
@@ -223,6 +222,10 @@ void ClientCore::Apply(const event::StartEpoch& start) {
   epoch_ = start.epoch;
   epoch_ended_ = false;
   gone_.clear();
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
+    CloseStream(lane, true);
+    lane->second.leaving = true;
+  }
 }
 
 void ClientCore::Apply(const event::Close&) {
@@ -251,7 +254,7 @@ ClientCore::News ClientCore::CurrentNews() const {
   uint32_t live = 0;
   uint64_t left = 0;
   for (const auto& [name, lane] : lanes_) {
-    if (lane.leaving || name.lane.epoch != epoch_) continue;
+    if (lane.leaving) continue;
     if (lane.state != LaneState::kEnded) ++live;
     left += lane.mark.left_rows;
   }
@@ -344,7 +347,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
   struct Visitor {
     Shelf& shelf;
     bool operator()(const action::JoinedJob& a) const { return shelf.Configure(a.joined.layout, a.joined.epoch), true; }
-    bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from), true; }
+    bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from, a.reading), true; }
     bool operator()(const action::ShelfOpen& a) const { return shelf.SetOpen(a.grant, a.open), true; }
     bool operator()(const action::ShelfPut& a) const { return shelf.Put(a.grant, a.block), true; }
     bool operator()(const action::ShelfEnd& a) const { return shelf.End(a.grant, a.end), true; }

@@ -97,6 +97,7 @@ struct JoinedJob {  // configure the shelf
 struct ShelfAdd {
   GrantName grant;
   Cursor from;
+  Epoch reading{};
 };
 struct ShelfOpen {
   GrantName grant;

@@ -69,7 +69,7 @@ void ClientCore::OpenLanes() {
   std::vector<Lanes::iterator> waiting;
   for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
     Lane& lane = at->second;
-    if (lane.leaving || at->first.lane.epoch != epoch_ || lane.state == LaneState::kEnded) continue;
+    if (lane.leaving || lane.state == LaneState::kEnded) continue;
     if (lane.state == LaneState::kBackoff && lane.retry_at <= now_) lane.state = LaneState::kSpare;
     if (lane.state == LaneState::kSpare) {
       waiting.push_back(at);

@@ -121,7 +121,7 @@ class InlineReader final : public Reader {
     request.allocator = &heap_;
     PENSTOCK_ASSIGN(run.run, pipeline_->OpenLane(request));
     next_lane_ += LaneStep();
-    shelf_.Add(run.name, {});
+    shelf_.Add(run.name, {}, epoch_);
     shelf_.SetOpen(run.name, true);
     // Lanes opened later go on from where the others are, so that each gives its share of a mixed batch.
     if (!runs_.empty()) run.rows = std::min_element(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.rows < b.rows; })->rows;

@@ -47,11 +47,11 @@ void Shelf::News() {
   news_.notify_all();
 }
 
-void Shelf::Add(const GrantName& grant, Cursor from) {
+void Shelf::Add(const GrantName& grant, Cursor from, Epoch reading) {
   std::lock_guard lock(mutex_);
   Lane lane;
   lane.shelved = lane.received = lane.asked = from;
-  if (closed_ || grant.lane.epoch != epoch_) {
+  if (closed_ || reading != epoch_) {
     Mark mark = MarkOf(grant, lane);
     mark.removed = true;
     last_marks_.push_back(mark);
@@ -164,11 +164,7 @@ void Shelf::BeginEpoch(Epoch epoch) {
     AskLocked();
     epoch_ = epoch;
     end_ = false;
-    for (auto lane = lanes_.begin(); lane != lanes_.end();) {
-      const auto next = std::next(lane);
-      if (lane->first.lane.epoch != epoch) RemoveLocked(lane);
-      lane = next;
-    }
+    while (!lanes_.empty()) RemoveLocked(lanes_.begin());
     told = told || !HasProgress();
   }
   if (!told && on_progress_) on_progress_();

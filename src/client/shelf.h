@@ -95,7 +95,8 @@ class Shelf {
 
   // ---- the core's side
   void Configure(const Layout& layout, Epoch epoch);
-  void Add(const GrantName& grant, Cursor from);
+  // `reading`: the reader's epoch when it got the grant, which may be of an earlier one (a dead consumer's). Removed at once if the loop has gone on.
+  void Add(const GrantName& grant, Cursor from, Epoch reading);
   // Whether blocks are on their way. A batch of several lanes waits only for lanes that are open.
   void SetOpen(const GrantName& grant, bool open);
   // Rows below what was put before are skipped. A block of a grant that is not here is passed at once.
@@ -118,7 +119,7 @@ class Shelf {
   void Claimed();
   // False: `until` passed without news since `seen`.
   bool WaitForNews(uint64_t seen, TimePoint until);
-  // Leaves the epoch: grants of another one are removed (and given back by the core).
+  // Leaves the epoch: all grants are removed (and given back by the core).
   void BeginEpoch(Epoch epoch);
 
   // ---- any thread

@@ -36,7 +36,7 @@ class ShelfTest : public ::testing::Test {
     shelf_.SetLease({seconds(12)});
   }
   void Open(const GrantName& grant) {
-    shelf_.Add(grant, {});
+    shelf_.Add(grant, {}, Epoch{0});
     shelf_.SetOpen(grant, true);
   }
   std::vector<Slice> Batch() {
@@ -231,6 +231,16 @@ TEST_F(ShelfTest, ANewEpochRemovesTheGrantsOfTheOneThatWasLeft) {
   shelf_.EndEpoch(Epoch{0});
   EXPECT_TRUE(Waits());
   EXPECT_EQ(Find(shelf_.TakeProgress(), Lane(0))->received, (Cursor{2, 0}));
+  shelf_.Add(Lane(1), {}, Epoch{0});  // on its way when the loop went on
+  EXPECT_TRUE(Find(shelf_.TakeProgress(), Lane(1))->removed);
+}
+
+TEST_F(ShelfTest, APieceOfAnEarlierEpochMayComeToAReaderThatHasGoneOn) {
+  Start(Cut(2));
+  shelf_.BeginEpoch(Epoch{1});
+  shelf_.Add(Lane(0), {}, Epoch{1});
+  shelf_.Put(Lane(0), Rows(1, 0, 2));
+  EXPECT_EQ(Count(Batch()), 2u);
 }
 
 TEST_F(ShelfTest, BlocksArePassedOnlyAfterTheLoopHasClaimedThem) {
@@ -262,7 +272,7 @@ TEST(ShelfProperty, EveryRowComesOnceAndBatchesAreFull) {
     uint64_t total = 0, handle = 0, got = 0, passed = 0, ended = 0, short_batches = 0;
     for (uint32_t i = 0; i < lanes.size(); ++i) {
       total += lanes[i].rows = below(40);
-      shelf.Add(Lane(i), {});
+      shelf.Add(Lane(i), {}, Epoch{0});
       shelf.SetOpen(Lane(i), true);
     }
     while (true) {
@@ -304,7 +314,7 @@ TEST(ShelfThreads, ALoopAndACoreShareAShelf) {
   shelf.SetLease(Clock::System().Now() + seconds(600));
   std::thread core([&] {
     for (uint32_t lane = 0; lane < 20; ++lane) {
-      shelf.Add(Lane(lane), {});
+      shelf.Add(Lane(lane), {}, Epoch{0});
       shelf.SetOpen(Lane(lane), true);
       for (uint64_t row = 0; row < 100; row += 10) shelf.Put(Lane(lane), Rows(lane * 100 + row, row, row + 10));
       shelf.End(Lane(lane), {100, 0});
