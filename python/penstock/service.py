@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from penstock import _core, _processes
+from penstock import _core
 from penstock.errors import Invalid
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from penstock import _processes
 
 Kind = Literal["remote", "inline", "off"]
 
@@ -75,6 +77,8 @@ def connect(service: str | None = None, *, token: str | None = None, timeout: fl
 
 def local(workers: int = 2, *, memory: str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
     """A dispatcher and `workers` workers as processes of this machine, ended by `close` or at exit."""
+    from penstock import _processes
+
     if workers < 1:
         raise Invalid(f"local: workers must be at least 1; it is {workers}")
     processes = _processes.Local(workers, memory)
