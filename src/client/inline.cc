@@ -105,7 +105,7 @@ class InlineReader final : public Reader {
       if (blocked->on == Waits::kInput) return std::this_thread::yield();
       return shelf_.Fail(Status(Code::kBusy, "no memory for a block of " + std::to_string(blocked->bytes) + " bytes; at " + least->run->where()));
     }
-    if (auto* failed = std::get_if<Status>(&result)) return shelf_.Fail(std::move(*failed).Prefixed(ToString(least->name.lane)));
+    if (auto* failed = std::get_if<Status>(&result)) return shelf_.Fail(std::move(*failed));
     shelf_.End(least->name, std::get<LaneOver>(result).end);
     runs_.erase(least);
     ++lanes_done_;

@@ -54,9 +54,9 @@ Status At(Status status, RowPtrs rows) {
   const uint64_t index = place.empty() ? 0 : std::stoull(place);
   const Origin* origin = index < rows.size() ? OriginOf(*rows[index]) : nullptr;
   if (origin == nullptr) return status;
-  status = std::move(status).Prefixed(origin->file->path + " at offset " + std::to_string(origin->offset)).With("file", origin->file->path);
-  status = std::move(status).With("offset", static_cast<int64_t>(origin->offset));
-  return origin->record < 0 ? status : std::move(status).With("record", origin->record);
+  Status said = std::move(status).Prefixed(origin->file->path + " at offset " + std::to_string(origin->offset));
+  Status placed = std::move(said).With("file", origin->file->path).With("offset", static_cast<int64_t>(origin->offset));
+  return origin->record < 0 ? placed : std::move(placed).With("record", origin->record);
 }
 
 class ParseExample final : public Operator {
