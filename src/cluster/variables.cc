@@ -14,7 +14,7 @@ constexpr std::array kPenstockVariables = {
     Variable{"PENSTOCK_RANK", "which of the ranks this process is, from 0"},
     Variable{"PENSTOCK_WORLD_SIZE", "how many ranks there are"},
     Variable{"PENSTOCK_JOB_NAME", "the job's name: ranks that give the same name share one reading of the dataset"},
-    Variable{"PENSTOCK_PROCESSING_MODE", "the mode where the program does not say: shared, static, ordered or replicated"},
+    Variable{"PENSTOCK_PROCESSING_MODE", "the mode where the program does not say: shared, strict, sharded or replicated"},
     Variable{"PENSTOCK_ADVERTISE", "the address a worker tells others, host or host:port"},
     Variable{"PENSTOCK_REPLICA_TYPE", "the pod's label training.kubeflow.org/replica-type, passed on by the downward API"},
     Variable{"PENSTOCK_DISPATCHER_SERVICE_HOST", "set by Kubernetes for a service named penstock-dispatcher"},
@@ -120,7 +120,7 @@ std::vector<std::string> WarnOfVariables(const Environment& environment) {
     if (IsOfKubernetes(name)) continue;
     const std::string_view nearest = NearestVariable(name);
     warnings.push_back(name + " is not a variable of penstock" +
-                       (nearest.empty() ? "; `penstock doctor --env` lists them" : "; did you mean " + std::string(nearest) + "?"));
+                       (nearest.empty() ? "; docs/reference/environment.md lists them" : "; did you mean " + std::string(nearest) + "?"));
   }
   return warnings;
 }

@@ -37,7 +37,7 @@ TEST(Variables, ANameFarFromAllHasNoNearest) {
   EXPECT_EQ(NearestVariable("OTHER"), "");
   EXPECT_EQ(NearestVariable("PENSTOCK_" + std::string(1000, 'A')), "");
   EXPECT_THAT(WarnOfVariables({{"PENSTOCK_QQQQQQQQ", "1"}}),
-              ElementsAre("PENSTOCK_QQQQQQQQ is not a variable of penstock; `penstock doctor --env` lists them"));
+              ElementsAre("PENSTOCK_QQQQQQQQ is not a variable of penstock; docs/reference/environment.md lists them"));
 }
 
 TEST(Variables, WhatKubernetesSetsForServicesIsNotWarnedOf) {
