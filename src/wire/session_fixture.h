@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <future>
 #include <map>
@@ -67,7 +68,7 @@ class Recorder final : public SessionHandler {
     return block;
   }
 
-  bool echo = true;
+  std::atomic<bool> echo = true;
   uint64_t block_limit = kMaxBlock;
   HeapExtents heap;
   std::vector<Heard> heard;
