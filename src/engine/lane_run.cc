@@ -39,9 +39,10 @@ class Run final : public LaneRun {
     if (stream_ == nullptr) {
       if (Status status = Begin(); !status.ok()) return InLane(std::move(status));
     }
-    if (Status status = Fill(); !status.ok()) return InLane(std::move(status));
-    if (columns_.rows() == 0) return LaneOver{{next_, 0}, ended_};
-    return Emit();
+    if (failed_.ok()) failed_ = Fill();
+    if (columns_.rows() > 0) return Emit();  // what came before an error is good
+    if (!failed_.ok()) return InLane(failed_);
+    return LaneOver{{next_, 0}, ended_};
   }
 
   void Extend(Seq to) override { request_.to = std::max(request_.to, to); }
@@ -65,6 +66,7 @@ class Run final : public LaneRun {
   }
 
   bool Complete() const {
+    if (columns_.rows() == 0) return false;  // though offsets begin with a 0 that takes bytes
     const uint64_t bytes = columns_.bytes();
     return bytes >= request_.block_cap || (bytes >= request_.block_target && WholeGroups() > 0);
   }
@@ -77,7 +79,7 @@ class Run final : public LaneRun {
     uint64_t rows = short_of_target ? (request_.block_target - bytes + row_bytes - 1) / row_bytes : 1;
     const uint64_t over = (next_ + columns_.rows() + rows) % plan_.group_rows;
     if (over > 0) rows += plan_.group_rows - over;
-    const uint64_t room = std::max<uint64_t>((request_.block_cap - bytes) / row_bytes, 1);
+    const uint64_t room = std::max<uint64_t>((request_.block_cap - std::min(bytes, request_.block_cap)) / row_bytes, 1);
     rows = std::min({rows, room, fixed_row_bytes_ > 0 ? kFixedRowsAtOnce : row_bytes_ == 0 ? 1 : kRowsAtOnce});
     return std::min(rows, request_.to - read_);
   }
@@ -123,7 +125,7 @@ class Run final : public LaneRun {
   uint64_t RowsOfBlock() const {
     const uint64_t pending = columns_.rows();
     const uint64_t groups = WholeGroups();
-    const bool over = ended_ || read_ == request_.to;
+    const bool over = ended_ || !failed_.ok() || read_ == request_.to;
     const uint64_t rows = over && columns_.bytes() <= request_.block_target ? pending : groups > 0 ? groups : pending;
     if (PlanOf(rows).header.total_bytes <= request_.block_cap) return rows;
     uint64_t fits = 1;
@@ -191,6 +193,7 @@ class Run final : public LaneRun {
   Seq next_;                // to go into a block
   Seq read_;                // to be pulled
   bool ended_ = false;
+  Status failed_;  // told when all rows before were
 };
 
 }  // namespace
