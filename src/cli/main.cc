@@ -1,1 +1,3 @@
-int main() { return 0; }
+#include "cli/command.h"
+
+int main(int argc, char** argv) { return penstock::cli::RunCli(argc, argv); }

@@ -1,0 +1,42 @@
+#include "cli/ask.h"
+
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "wire/io_thread.h"
+#include "wire/net.h"
+
+namespace penstock::cli {
+namespace {
+
+class Silent final : public ControlHandler {
+ public:
+  void OnMessage(Session& /*session*/, StreamId /*stream*/, RequestId /*request*/, Message /*message*/) override {}
+  void OnClosed(Session& /*session*/, const Status& /*why*/) override {}
+};
+
+}  // namespace
+
+Result<Message> AskDispatcher(const std::string& address, const std::string& token, Message question) {
+  Silent handler;
+  IoThread io("penstock-cli");
+  ConnectParams params{.token = token, .role = "cli", .name = {}, .shared_memory = false, .pace = {}};
+  PENSTOCK_ASSIGN(auto session, ConnectAndWait(io, address, std::move(params), handler));
+  auto answer = std::make_shared<std::promise<Result<Message>>>();
+  auto waiting = answer->get_future();
+  io.Post([&session, &question, answer] {
+    session->Request(std::move(question), kHelloWithin, [answer](Result<Message> got) { answer->set_value(std::move(got)); });
+  });
+  Result<Message> got = waiting.get();
+  io.Stop();
+  return got;
+}
+
+Result<msg::StatusReply> AskStatus(const std::string& address, const std::string& token) {
+  PENSTOCK_ASSIGN(Message answer, AskDispatcher(address, token, msg::StatusAsk{}));
+  if (auto* status = std::get_if<msg::StatusReply>(&answer)) return std::move(*status);
+  return Status(Code::kMismatch, "what answers at " + address + " is no dispatcher of this version");
+}
+
+}  // namespace penstock::cli

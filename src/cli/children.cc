@@ -1,0 +1,99 @@
+#include "cli/children.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace penstock::cli {
+namespace {
+
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));  // execv does not write
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// In the child, between fork and exec: async-signal-safe calls only.
+void BecomeChild(pid_t parent, int death_signal) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  prctl(PR_SET_PDEATHSIG, death_signal);
+  if (getppid() != parent) _exit(128 + death_signal);  // it died before we could ask
+}
+
+Status SystemError(const std::string& what) { return Status(Code::kUnavailable, what + ": " + std::strerror(errno)); }
+
+}  // namespace
+
+Result<ServerChild> StartServer(const std::vector<std::string>& arguments) {
+  std::array<int, 2> pipe_ends{};
+  if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return SystemError("cannot make a pipe");
+  std::vector<std::string> command{"penstock"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  command.insert(command.end(), {"--ready-fd", std::to_string(pipe_ends[1])});
+  const std::vector<char*> argv = Pointers(command);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    setpgid(0, 0);
+    BecomeChild(parent, SIGKILL);
+    fcntl(pipe_ends[1], F_SETFD, 0);
+    execv("/proc/self/exe", argv.data());
+    _exit(127);
+  }
+  close(pipe_ends[1]);
+  if (pid < 0) {
+    close(pipe_ends[0]);
+    return SystemError("cannot start a process");
+  }
+  return ServerChild{pid, pipe_ends[0]};
+}
+
+Result<std::string> WaitReady(ServerChild& child, const std::string& what) {
+  std::string line;
+  std::array<char, 256> buffer{};
+  while (line.find('\n') == std::string::npos) {
+    const ssize_t got = read(child.ready, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    line.append(buffer.data(), static_cast<size_t>(got));
+  }
+  close(child.ready);
+  child.ready = -1;
+  if (line.empty() || line.back() != '\n') return Status(Code::kUnavailable, "the " + what + " ended before it was ready; what it said is above");
+  line.pop_back();
+  return line;
+}
+
+Result<pid_t> StartCommand(const std::vector<std::string>& command) {
+  const std::vector<char*> argv = Pointers(command);
+  const std::string complaint = "penstock: cannot run " + command.front() + "\n";
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    BecomeChild(parent, SIGTERM);
+    execvp(argv.front(), argv.data());
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, complaint.data(), complaint.size());
+    _exit(127);
+  }
+  if (pid < 0) return SystemError("cannot start a process");
+  return pid;
+}
+
+void EndChildren(const std::vector<pid_t>& children) {
+  for (const pid_t pid : children) kill(pid, SIGKILL);
+  for (const pid_t pid : children) {
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+}  // namespace penstock::cli

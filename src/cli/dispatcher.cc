@@ -1,0 +1,65 @@
+#include "dispatcher/server.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <optional>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/signals.h"
+#include "cli/values.h"
+#include "engine/pipeline.h"
+#include "penstock/plan.h"
+
+namespace penstock::cli {
+namespace {
+
+Status CheckSerializedPlan(std::string_view bytes) {
+  PENSTOCK_ASSIGN(const Plan plan, ParsePlan(bytes));
+  return CheckPlan(plan).status();
+}
+
+class Dispatcher final : public Command {
+ public:
+  void Declare(Flags& flags) override {
+    flags.Text("--listen", &options_.listen, "HOST:PORT (port 0: any free one) or unix:/path; default 127.0.0.1:5050");
+    flags.Text("--state-dir", &options_.state_dir, "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR, else they go with the process");
+    flags.Text("--token-file", &token_file_, "File with the token that everybody must show; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    flags.Hidden("--ready-fd", &ready_fd_);
+  }
+
+  Result<int> Run(const Globals& /*globals*/) override {
+    PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
+    PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
+    PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
+    if (const char* state_dir = std::getenv("PENSTOCK_STATE_DIR"); options_.state_dir.empty() && state_dir != nullptr) options_.state_dir = state_dir;
+    options_.check_plan = CheckSerializedPlan;
+    std::atomic<dispatcher::DispatcherServer*> running{nullptr};
+    std::optional<SignalWatch> watch([&running](int signal) {
+      auto* server = running.load();
+      if (server == nullptr) _exit(128 + signal);
+      server->Stop();
+    });
+    PENSTOCK_ASSIGN(const auto server, dispatcher::DispatcherServer::Start(options_));
+    running = server.get();
+    LogInfo("dispatcher.start", {{"address", server->address()}, {"cluster", server->cluster()}, {"state_dir", options_.state_dir}});
+    PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
+    const Status ended = server->Wait();
+    watch.reset();
+    LogInfo("dispatcher.stop", {{"why", ended.ok() ? "asked to" : ended.message()}});
+    if (!ended.ok()) return ended;
+    return kExitFine;
+  }
+
+ private:
+  dispatcher::ServerOptions options_{.listen = "127.0.0.1:5050", .state_dir = {}, .token = {}, .check_plan = {}, .pace = {}};
+  std::string token_file_;
+  int ready_fd_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDispatcher() { return std::make_unique<Dispatcher>(); }
+
+}  // namespace penstock::cli

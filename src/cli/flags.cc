@@ -1,0 +1,93 @@
+// The only file that sees CLI11.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/values.h"
+
+namespace penstock::cli {
+namespace {
+
+// A flag whose text is parsed by `parse` into `value`.
+template <class T, class Parse>
+void AddParsed(CLI::App& app, const std::string& name, T* value, const std::string& help, const std::string& type, Parse parse) {
+  app.add_option_function<std::string>(
+         name,
+         [name, value, parse](const std::string& text) {
+           auto parsed = parse(text);
+           if (!parsed.ok()) throw CLI::ValidationError(name, parsed.status().message());
+           *value = *parsed;
+         },
+         help)
+      ->type_name(type);
+}
+
+void PrintError(const Status& status) { std::fprintf(stderr, "penstock: %s\n", status.message().c_str()); }
+
+}  // namespace
+
+int ExitCodeOf(const Status& status) {
+  switch (status.code()) {
+    case Code::kOk: return kExitFine;
+    case Code::kUnavailable:
+    case Code::kDeadline:
+    case Code::kBusy:
+    case Code::kStalled:
+    case Code::kStale: return kExitRetry;
+    case Code::kData:
+    case Code::kNotDeterministic:
+    case Code::kInternal: return kExitCheckFailed;
+    default: return kExitUsage;
+  }
+}
+
+void Flags::Text(const std::string& name, std::string* value, const std::string& help) { app_.add_option(name, *value, help)->type_name("TEXT"); }
+void Flags::Texts(const std::string& name, std::vector<std::string>* values, const std::string& help) {
+  app_.add_option(name, *values, help)->type_name("TEXT")->allow_extra_args(false);
+}
+void Flags::Number(const std::string& name, uint32_t* value, const std::string& help) { app_.add_option(name, *value, help)->type_name("N"); }
+void Flags::Bytes(const std::string& name, uint64_t* value, const std::string& help) { AddParsed(app_, name, value, help, "SIZE", ParseBytes); }
+void Flags::Time(const std::string& name, Duration* value, const std::string& help) { AddParsed(app_, name, value, help, "TIME", ParseDuration); }
+void Flags::Switch(const std::string& name, bool* value, const std::string& help) { app_.add_flag(name, *value, help); }
+void Flags::Rest(const std::string& name, std::vector<std::string>* values, const std::string& help) {
+  app_.add_option(name, *values, help)->type_name("");
+  app_.positionals_at_end(true);
+}
+void Flags::Hidden(const std::string& name, int* value) { app_.add_option(name, *value)->group(""); }
+
+int RunCli(int argc, const char* const* argv) {
+  CLI::App app("penstock: readers prepare the data, and every rank of a training job drinks from one shared stream", "penstock");
+  Globals globals;
+  bool no_color = false;
+  app.add_flag("--json", globals.json, "Machine-readable output");
+  app.add_flag("--no-color", no_color, "Plain text");
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.footer("Example:\n  penstock local --workers 2 -- python train.py");
+  std::vector<std::unique_ptr<Command>> commands;
+  Command* chosen = nullptr;
+  for (const CommandEntry& entry : Commands()) {
+    CLI::App* sub = app.add_subcommand(entry.name, entry.summary);
+    sub->fallthrough();
+    sub->footer(std::string("Example:\n  ") + entry.example);
+    commands.push_back(entry.make());
+    Flags flags(*sub);
+    commands.back()->Declare(flags);
+    sub->callback([&chosen, command = commands.back().get()] { chosen = command; });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, std::cout, std::cerr) == 0 ? kExitFine : kExitUsage;
+  }
+  globals.color = !no_color;
+  const auto code = chosen->Run(globals);
+  if (code.ok()) return *code;
+  PrintError(code.status());
+  return ExitCodeOf(code.status());
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,120 @@
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/ask.h"
+#include "cli/command.h"
+#include "cli/text_table.h"
+#include "cli/values.h"
+
+namespace penstock::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Hex(uint64_t number) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(number));
+  return text.data();
+}
+
+double Seconds(uint64_t milliseconds) { return static_cast<double>(milliseconds) / 1000; }
+
+uint64_t PerSecond(uint64_t amount, uint64_t age_ms) { return age_ms == 0 ? 0 : static_cast<uint64_t>(static_cast<double>(amount) / Seconds(age_ms)); }
+
+Json ToJson(const msg::StatusJob& job) {
+  return {{"name", job.name},
+          {"job", Hex(Raw(job.job))},
+          {"dataset", job.dataset},
+          {"mode", Name(job.mode)},
+          {"epoch", Raw(job.epoch)},
+          {"lanes", job.lanes},
+          {"lanes_done", job.lanes_done},
+          {"lanes_open", job.lanes_open},
+          {"consumers", job.consumers},
+          {"rows", job.rows},
+          {"bytes", job.bytes},
+          {"wait_ns", job.wait_ns},
+          {"state", job.state},
+          {"redelivered", job.redelivered},
+          {"age_ms", job.age_ms}};
+}
+
+Json ToJson(const msg::StatusWorker& worker) {
+  return {{"worker", Hex(Raw(worker.worker))},
+          {"address", worker.address},
+          {"name", worker.name},
+          {"pid", worker.pid},
+          {"draining", worker.draining},
+          {"lanes", worker.lanes},
+          {"used", worker.used},
+          {"budget", worker.budget},
+          {"rows", worker.rows},
+          {"bytes", worker.bytes},
+          {"rss", worker.rss},
+          {"cpu_ns", worker.cpu_ns},
+          {"silent_ms", worker.silent_ms},
+          {"state", worker.state}};
+}
+
+Json ToJson(const msg::StatusReply& status) {
+  Json json{{"cluster", status.cluster}, {"term", Raw(status.term)}, {"version", status.version}, {"jobs", Json::array()}, {"workers", Json::array()}};
+  for (const auto& job : status.jobs) json["jobs"].push_back(ToJson(job));
+  for (const auto& worker : status.workers) json["workers"].push_back(ToJson(worker));
+  return json;
+}
+
+std::string JobsTable(const msg::StatusReply& status, bool color) {
+  TextTable table({"JOB", "MODE", "EPOCH", "LANES DONE/OPEN/ALL", "RANKS", "ROWS", "ROWS/S", "BYTES/S", "REPEATED", "STATE"});
+  for (const auto& job : status.jobs) {
+    const std::string lanes = std::to_string(job.lanes_done) + "/" + std::to_string(job.lanes_open) + "/" + std::to_string(job.lanes);
+    table.Add({job.name, std::string(Name(job.mode)), std::to_string(Raw(job.epoch)), lanes, std::to_string(job.consumers), std::to_string(job.rows),
+               std::to_string(PerSecond(job.rows, job.age_ms)), FormatBytes(PerSecond(job.bytes, job.age_ms)), std::to_string(job.redelivered), job.state});
+  }
+  return table.Render(color);
+}
+
+std::string WorkersTable(const msg::StatusReply& status, bool color) {
+  TextTable table({"WORKER", "NAME", "LANES", "MEMORY/BUDGET", "RSS", "CPU S", "ROWS", "SENT", "STATE"});
+  for (const auto& worker : status.workers) {
+    std::array<char, 32> cpu{};
+    std::snprintf(cpu.data(), cpu.size(), "%.1f", static_cast<double>(worker.cpu_ns) / 1e9);
+    table.Add({worker.address, worker.name, std::to_string(worker.lanes), FormatBytes(worker.used) + " / " + FormatBytes(worker.budget), FormatBytes(worker.rss),
+               cpu.data(), std::to_string(worker.rows), FormatBytes(worker.bytes), worker.state});
+  }
+  return table.Render(color);
+}
+
+class ShowStatus final : public Command {
+ public:
+  void Declare(Flags& flags) override {
+    flags.Text("--dispatcher", &dispatcher_, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE");
+    flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+  }
+
+  Result<int> Run(const Globals& globals) override {
+    PENSTOCK_ASSIGN(const std::string address, ServiceAddress(dispatcher_));
+    PENSTOCK_ASSIGN(const std::string token, ReadToken(token_file_));
+    PENSTOCK_ASSIGN(const msg::StatusReply status, AskStatus(address, token));
+    if (globals.json) {
+      std::printf("%s\n", ToJson(status).dump().c_str());
+      return kExitFine;
+    }
+    const bool color = globals.color && isatty(STDOUT_FILENO) == 1;
+    std::printf("penstock %s at %s, cluster %s, start %llu\n\n%s\n%s", status.version.c_str(), address.c_str(), status.cluster.c_str(),
+                static_cast<unsigned long long>(Raw(status.term)), JobsTable(status, color).c_str(), WorkersTable(status, color).c_str());
+    return kExitFine;
+  }
+
+ private:
+  std::string dispatcher_;
+  std::string token_file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStatus() { return std::make_unique<ShowStatus>(); }
+
+}  // namespace penstock::cli

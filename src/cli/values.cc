@@ -1,0 +1,113 @@
+#include "cli/values.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "base/constants.h"
+#include "wire/address.h"
+
+namespace penstock::cli {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+constexpr std::array<Unit, 11> kByteUnits{{{"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776},
+                                           {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}};
+constexpr std::array<Unit, 5> kTimeUnits{{{"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
+
+template <size_t N>
+Result<double> ParseWithUnit(std::string_view text, const std::array<Unit, N>& units, const char* what) {
+  double number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view rest = text.substr(static_cast<size_t>(parsed.ptr - text.data()));
+  if (parsed.ec == std::errc() && std::isfinite(number) && number >= 0) {
+    for (const Unit& unit : units) {
+      if (unit.name == rest && number * unit.factor < 9e18) return number * unit.factor;
+    }
+  }
+  return Status(Code::kInvalid, "\"" + std::string(text) + "\" is no " + what);
+}
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool IsLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+}  // namespace
+
+Result<uint64_t> ParseBytes(std::string_view text) {
+  PENSTOCK_ASSIGN(const double bytes, ParseWithUnit(text, kByteUnits, "size; write it like 256MiB, 4GiB or 65536"));
+  return static_cast<uint64_t>(bytes);
+}
+
+Result<Duration> ParseDuration(std::string_view text) {
+  PENSTOCK_ASSIGN(const double nanoseconds, ParseWithUnit(text, kTimeUnits, "time; write it like 30s, 500ms, 2m or 1h"));
+  return Duration(static_cast<int64_t>(nanoseconds));
+}
+
+std::string FormatBytes(uint64_t bytes) {
+  constexpr std::array<const char*, 5> kNames{"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  auto amount = static_cast<double>(bytes);
+  for (; amount >= 1024 && unit + 1 < kNames.size(); ++unit) amount /= 1024;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", amount, kNames[unit]);
+  return text.data();
+}
+
+Result<std::string> ReadToken(const std::string& token_file) {
+  const std::string path = token_file.empty() ? Environment("PENSTOCK_TOKEN_FILE") : token_file;
+  if (path.empty()) return Environment("PENSTOCK_TOKEN");
+  std::ifstream file(path);
+  std::string token{std::istreambuf_iterator<char>(file), {}};
+  if (!file) return Status(Code::kInvalid, "cannot read the token file " + path + "; --token-file or PENSTOCK_TOKEN_FILE names it");
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) return Status(Code::kInvalid, "the token file " + path + " is empty; write a token into it");
+  return token;
+}
+
+bool HasService(const std::string& flag) { return !flag.empty() || !Environment("PENSTOCK_SERVICE").empty(); }
+
+Result<std::string> ServiceAddress(const std::string& flag) {
+  std::string address = flag.empty() ? Environment("PENSTOCK_SERVICE") : flag;
+  const std::string from = flag.empty() ? "PENSTOCK_SERVICE" : "--dispatcher";
+  if (address.empty()) return Status(Code::kInvalid, "no service is named: give --dispatcher HOST:PORT, or set PENSTOCK_SERVICE");
+  for (const std::string_view scheme : {"penstock://", "grpc://"}) {
+    if (address.starts_with(scheme)) address.erase(0, scheme.size());
+  }
+  const auto parsed = ParseAddress(address);
+  if (!parsed.ok()) return parsed.status().Prefixed(from);
+  return address;
+}
+
+Status CheckExposure(const std::string& listen, const std::string& token) {
+  const auto parsed = ParseAddress(listen);
+  if (!parsed.ok()) return parsed.status().Prefixed("--listen");
+  const auto* tcp = std::get_if<TcpAddress>(&*parsed);
+  if (tcp == nullptr || !token.empty() || IsLoopback(tcp->host)) return {};
+  return Status(Code::kInvalid, "listening on " + listen + " lets other machines in, and there is no token: give --token-file FILE, or listen on 127.0.0.1");
+}
+
+Status ReportReady(int fd, const std::string& address) {
+  if (fd < 0) return {};
+  const std::string line = address + "\n";
+  const ssize_t written = write(fd, line.data(), line.size());
+  close(fd);
+  if (written == static_cast<ssize_t>(line.size())) return {};
+  return Status(Code::kInternal, "cannot report that this server is ready on descriptor " + std::to_string(fd));
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,30 @@
+// Values of flags and of the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "penstock/status.h"
+
+namespace penstock::cli {
+
+Result<uint64_t> ParseBytes(std::string_view text);     // "256MiB", "4GiB", "1.5GB", "65536"
+Result<Duration> ParseDuration(std::string_view text);  // "30s", "500ms", "2m", "1h"
+std::string FormatBytes(uint64_t bytes);                // "1.5 MiB"
+
+// The token that the file holds; where no file is named, PENSTOCK_TOKEN_FILE's or PENSTOCK_TOKEN; else "".
+Result<std::string> ReadToken(const std::string& token_file);
+
+// Where the service is: the flag, else PENSTOCK_SERVICE, else Invalid. Without "penstock://" or "grpc://".
+Result<std::string> ServiceAddress(const std::string& flag);
+bool HasService(const std::string& flag);
+
+// Without a token only this machine may come.
+Status CheckExposure(const std::string& listen, const std::string& token);
+
+// Tells who started this process where it listens; -1: nobody asked.
+Status ReportReady(int fd, const std::string& address);
+
+}  // namespace penstock::cli

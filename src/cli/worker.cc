@@ -1,0 +1,81 @@
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/signals.h"
+#include "cli/values.h"
+#include "worker/server.h"
+#include "worker/usage.h"
+
+namespace penstock::cli {
+namespace {
+
+// The flag, else PENSTOCK_MEMORY, else most of what the machine or its cgroup has.
+Result<uint64_t> MemoryBudget(uint64_t flag) {
+  if (flag > 0) return flag;
+  const char* named = std::getenv("PENSTOCK_MEMORY");
+  if (named == nullptr || *named == '\0') return worker::DefaultMemory();
+  auto bytes = ParseBytes(named);
+  if (!bytes.ok()) return bytes.status().Prefixed("PENSTOCK_MEMORY");
+  return bytes;
+}
+
+class Worker final : public Command {
+ public:
+  void Declare(Flags& flags) override {
+    flags.Text("--dispatcher", &options_.dispatcher, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE");
+    flags.Text("--listen", &options_.listen, "HOST:PORT (port 0: any free one); default 127.0.0.1:0");
+    flags.Text("--advertise", &options_.advertise, "HOST or HOST:PORT under which consumers reach it; default PENSTOCK_ADVERTISE, else where it listens");
+    flags.Bytes("--memory", &options_.memory, "Budget for blocks and operators' state, like 4GiB; default PENSTOCK_MEMORY, else 0.6 of what there is");
+    flags.Number("--cpus", &options_.cpus, "Threads that read; default one a core");
+    flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    flags.Switch("--no-shm", &no_shm_, "Send blocks over the socket even to consumers on this host");
+    flags.Time("--drain-timeout", &options_.drain_timeout, "How long open lanes may go on after SIGTERM; default 30s");
+    flags.Hidden("--ready-fd", &ready_fd_);
+  }
+
+  Result<int> Run(const Globals& /*globals*/) override {
+    PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
+    PENSTOCK_TRY(Complete());
+    std::atomic<worker::WorkerServer*> running{nullptr};
+    std::optional<SignalWatch> watch([&running, asked = 0](int signal) mutable {
+      auto* server = running.load();
+      if (server == nullptr) _exit(128 + signal);
+      ++asked == 1 ? server->Drain() : server->Stop();
+    });
+    PENSTOCK_ASSIGN(const auto server, worker::WorkerServer::Start(options_));
+    running = server.get();
+    LogInfo("worker.start", {{"address", server->address()}, {"dispatcher", options_.dispatcher}, {"memory", options_.memory}, {"shm", options_.shm}});
+    PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
+    server->Wait();
+    watch.reset();
+    LogInfo("worker.stop", {{"why", "drained"}});
+    return kExitFine;
+  }
+
+ private:
+  Status Complete() {
+    PENSTOCK_ASSIGN(options_.dispatcher, ServiceAddress(options_.dispatcher));
+    PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
+    PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
+    PENSTOCK_ASSIGN(options_.memory, MemoryBudget(options_.memory));
+    if (const char* advertise = std::getenv("PENSTOCK_ADVERTISE"); options_.advertise.empty() && advertise != nullptr) options_.advertise = advertise;
+    options_.shm = !no_shm_;
+    return {};
+  }
+
+  worker::WorkerServer::Options options_;
+  std::string token_file_;
+  bool no_shm_ = false;
+  int ready_fd_ = -1;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeWorker() { return std::make_unique<Worker>(); }
+
+}  // namespace penstock::cli
