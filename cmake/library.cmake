@@ -1,8 +1,8 @@
-# penstock_library(room [PARSES] USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,
+# penstock_library(room [PARSES] USES targets… TEST_USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,
 # each *_fuzz.cc a fuzz program of its own, each *_bench.cc a benchmark (built by name, where Google Benchmark is installed).
 # PARSES: it reads bytes from outside in place, so UBSan looks at alignment there.
 function(penstock_library room)
-  cmake_parse_arguments(arg "PARSES" "" "USES" ${ARGN})
+  cmake_parse_arguments(arg "PARSES" "" "USES;TEST_USES" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(sources ${all})
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main|_bench)\\.cc$")
@@ -25,7 +25,7 @@ function(penstock_library room)
 
   if(PENSTOCK_TESTS AND tests)
     add_executable(${room}_test ${tests})
-    target_link_libraries(${room}_test PRIVATE penstock_${room} GTest::gmock GTest::gtest_main)
+    target_link_libraries(${room}_test PRIVATE penstock_${room} ${arg_TEST_USES} GTest::gmock GTest::gtest_main)
     gtest_discover_tests(${room}_test DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
   endif()
   set(benches ${all})

@@ -71,6 +71,14 @@ class WorkerServer::Impl {
     Finish();
   }
 
+  CoreStats stats() {
+    const std::lock_guard stopping(stop_mutex_);
+    if (shell_ == nullptr) return {};
+    std::promise<CoreStats> figures;
+    io_.Post([&] { figures.set_value(shell_->stats()); });
+    return figures.get_future().get();
+  }
+
   void Wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return finished_; });
@@ -166,5 +174,6 @@ const std::string& WorkerServer::address() const { return impl_->address(); }
 void WorkerServer::Drain() { impl_->Drain(); }
 void WorkerServer::Stop() { impl_->Stop(); }
 void WorkerServer::Wait() { impl_->Wait(); }
+CoreStats WorkerServer::stats() const { return impl_->stats(); }
 
 }  // namespace penstock::worker

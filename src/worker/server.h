@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "penstock/status.h"
+#include "worker/core.h"
 
 namespace penstock::worker {
 
@@ -39,6 +40,7 @@ class WorkerServer {
   // At once. Any thread but its own; idempotent.
   void Stop();
   void Wait();  // until drained or stopped
+  CoreStats stats() const;  // any thread but its own; all zero after Stop
 
  private:
   class Impl;

@@ -35,6 +35,7 @@ class Shell final : public SessionHandler {
   void Begin(CoreOptions options, std::string dispatcher, ConnectParams params);
   void Accept(std::shared_ptr<Session> session);
   void Drain();
+  CoreStats stats() const { return core_->stats(); }
 
   void OnMessage(Session& session, StreamId stream, RequestId request, Message message) override;
   Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) override;
