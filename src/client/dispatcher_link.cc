@@ -77,7 +77,16 @@ void DispatcherLink::Down(const Status& why) {
 }
 
 void DispatcherLink::Request(Message message, Duration deadline, Session::Answer answer) {
-  if (session_ != nullptr) return session_->Request(std::move(message), deadline, std::move(answer));
+  if (session_ != nullptr) {
+    // Why a session ended is not the dispatcher's word on what was asked: whoever asked may ask again.
+    return session_->Request(std::move(message), deadline, [self = shared_from_this(), id = session_->id(), answer = std::move(answer)](Result<Message> reply) {
+      if (reply.ok()) return answer(std::move(reply));
+      self->io_.Post([self, id, answer, status = reply.status()] {
+        const bool lasts = self->session_ != nullptr && self->session_->id() == id;
+        answer(lasts ? status : Status(Code::kUnavailable, status.message()));
+      });
+    });
+  }
   io_.Post([answer = std::move(answer), address = address_] { answer(Status(Code::kUnavailable, "no connection to the dispatcher at " + address)); });
 }
 

@@ -35,7 +35,7 @@ class DispatcherLink final : public ControlHandler, public std::enable_shared_fr
   void Start();
   // No handler is called after this.
   void Stop();
-  // Unavailable at once where the link is down.
+  // Unavailable where the link is down, or the session ended before the answer.
   void Request(Message message, Duration deadline, Session::Answer answer);
 
   void OnMessage(Session& session, StreamId stream, RequestId request, Message message) override;
