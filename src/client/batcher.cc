@@ -44,6 +44,35 @@ std::vector<Piece> PiecesOf(std::span<const SlicedBlock> slices) {
 
 }  // namespace
 
+Result<HeldBlock> CopyRows(const Spec& spec, const HeldBlock& block, uint64_t row, uint64_t rows) {
+  const std::vector<ColumnShape> shapes(spec.columns.begin(), spec.columns.end());
+  std::vector<ColumnView> views;
+  std::vector<uint64_t> lengths;
+  size_t buffer = 0;
+  for (const ColumnShape& shape : shapes) {
+    std::vector<std::span<const std::byte>> buffers;
+    for (size_t i = 0; i <= shape.levels; ++i) buffers.push_back(block.view.buffer(buffer++));
+    views.push_back(ColumnView::Of(shape, block.view.rows(), buffers));
+    views.back().BufferLengths(row, rows, lengths);
+  }
+  const bool has_cursors = (block.view.header().flags & kHasCursors) != 0;
+  const BlockPlan plan = PlanBlock(rows, block.view.cursor(row), block.view.cursor(row + rows), has_cursors, lengths);
+  PENSTOCK_ASSIGN(Extent extent, HeapExtents().Allocate(plan.header.total_bytes));
+  WriteBlockHead(plan, extent.bytes());
+  size_t place = 0;
+  if (has_cursors) {
+    auto* cursors = reinterpret_cast<RowCursor*>(extent.bytes().data() + plan.places[place++].offset);
+    for (uint64_t i = 0; i < rows; ++i) cursors[i] = {block.view.cursor(row + i).seq, block.view.cursor(row + i).child, 0};
+  }
+  for (const ColumnView& view : views) {
+    std::vector<std::span<std::byte>> places;
+    for (size_t i = 0; i <= view.shape->levels; ++i, ++place) places.push_back(extent.bytes().subspan(plan.places[place].offset, plan.places[place].length));
+    view.CopyTo(row, rows, places);
+  }
+  PENSTOCK_ASSIGN(const BlockView view, CheckBlock(spec, extent.bytes()));
+  return HeldBlock{std::move(extent), view};
+}
+
 // What a batch stands on.
 struct Batcher::Memory {
   std::vector<BlockPtr> blocks;

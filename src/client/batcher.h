@@ -25,6 +25,9 @@ struct HeldBlock {
 };
 using BlockPtr = std::shared_ptr<const HeldBlock>;
 
+// Rows of a block as a block of their own, on the heap.
+Result<HeldBlock> CopyRows(const Spec& spec, const HeldBlock& block, uint64_t row, uint64_t rows);
+
 // Where a slice lies.
 struct SlicedBlock {
   Slice slice;

@@ -124,6 +124,23 @@ TEST(Batcher, LentAndJoinedRowsOfRandomSpecsAreThoseOfTheBlocks) {
   }
 }
 
+TEST(Batcher, RowsCopiedOutOfABlockAreABlockOfTheSameRows) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    BlockSampler sampler(seed);
+    const Spec spec = sampler.RandomSpec();
+    const uint64_t rows = 1 + sampler.Below(8);
+    const BlockPtr block = Hold(sampler.RandomBlock(spec, rows, sampler.Below(2) == 0));
+    const uint64_t first = sampler.Below(rows);
+    const SlicedBlock slice = SliceOf(block, first, 1 + sampler.Below(rows - first));
+    const auto copy = std::make_shared<const HeldBlock>(CopyRows(spec, *block, first, slice.slice.rows).value());
+    SCOPED_TRACE(seed);
+    EXPECT_EQ(copy->view.cursor(0), slice.slice.first);
+    EXPECT_EQ(copy->view.cursor(slice.slice.rows), slice.slice.end);
+    const Batch batch = Batcher(LayoutOf(spec)).Make(std::vector{SliceOf(copy, 0, slice.slice.rows)}, false).value();
+    ExpectSameRows(spec, batch, {slice});
+  }
+}
+
 TEST(Batcher, PaddingFillsToTheLongestWithZerosAndEmptyStrings) {
   const Spec spec = DictSpec({{"ids", DType::kInt32, {kRagged}}, {"words", DType::kString, {kRagged}}});
   SampleBlock sample{.spec = spec, .plan = {}, .cursors = {}, .buffers = {}, .extent = {}};

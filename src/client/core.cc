@@ -199,6 +199,9 @@ void ClientCore::ApplyMark(const Mark& mark) {
   if (at == lanes_.end()) return;
   Lane& lane = at->second;
   lane.mark = mark;
+  const bool is_tail = lane.state == LaneState::kEnded && mark.left_rows > 0 && mark.ready_groups == 0;
+  // Many lanes may wait for one joined batch: they must not each hold a block for a few rows.
+  if (is_tail && !mark.removed && !std::exchange(lane.shrunk, true)) Do(action::ShrinkTail{mark.grant});
   if (!mark.done && !mark.removed) return;
   CloseStream(at, true);
   const bool whole = lane.state == LaneState::kEnded && mark.left_rows == 0;
@@ -355,6 +358,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::ShelfLease& a) const { return shelf.SetLease(a.until), true; }
     bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
+    bool operator()(const action::ShrinkTail&) const { return false; }
     bool operator()(const action::SendDispatcher&) const { return false; }
     bool operator()(const action::ConnectWorker&) const { return false; }
     bool operator()(const action::CloseWorker&) const { return false; }

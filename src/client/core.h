@@ -111,6 +111,9 @@ struct ShelfEnd {
   GrantName grant;
   Cursor end;
 };
+struct ShrinkTail {  // copy what is left of the grant out of its block, if that is worth it (Shelf::ThinTail)
+  GrantName grant;
+};
 struct ShelfRemove {
   GrantName grant;
 };
@@ -132,7 +135,7 @@ struct SetTimer {  // one timer; a later one replaces it
 }  // namespace action
 
 using ClientAction = std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd,
-                                  action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfRemove, action::ShelfLease, action::ShelfEndEpoch,
+                                  action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShrinkTail, action::ShelfRemove, action::ShelfLease, action::ShelfEndEpoch,
                                   action::Fail, action::Release, action::SetTimer>;
 
 struct ClientActions {
@@ -182,6 +185,7 @@ class ClientCore {
     LaneCredit credit;
     bool lane_ended = false;
     bool opened_before = false;
+    bool shrunk = false;           // its tail does not hold a block any more
     bool leaving = false;          // off the shelf; its last mark is to come
     bool dropped = false;          // the dispatcher does not list it any more: no Finish
     std::set<WorkerId> tried;      // refused or failed, until the backoff clears them

@@ -219,7 +219,8 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
 
 void ClientCore::LetGo(Handle handle) {
   const auto block = blocks_.find(handle);
-  if (block == blocks_.end() || block->second.released) return;
+  if (block == blocks_.end()) return Do(action::Release{handle});  // the copy of a tail
+  if (block->second.released) return;
   block->second.released = true;
   released_bytes_ += block->second.bytes;
   Do(action::Release{handle});

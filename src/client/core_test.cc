@@ -426,6 +426,20 @@ TEST(ClientCore, AConsumerWithOnlyTailsBeatsIdleWithTheirRows) {
   EXPECT_EQ(shell.beats.back().holds.size(), 1u);
 }
 
+TEST(ClientCore, ATailIsShrunkOnceItsGroupsWereDelivered) {
+  CoreShell shell(BatchOf(4));
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  shell.Block(shell.OpenOf(0).stream, 0, 9);
+  shell.End(shell.OpenOf(0).stream, 9);
+  EXPECT_EQ(shell.NextRows(), 4u);
+  EXPECT_TRUE(shell.shrunk.empty());
+  EXPECT_EQ(shell.NextRows(), 4u);
+  EXPECT_EQ(shell.shrunk.size(), 1u);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  EXPECT_EQ(shell.shrunk.size(), 1u);
+}
+
 TEST(ClientCore, EndDeliversTheShortBatchAndThenFinishesItsLanes) {
   CoreShell shell(BatchOf(4));
   shell.Join({WorkerAt(1)});

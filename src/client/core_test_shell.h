@@ -135,6 +135,7 @@ class CoreShell {
   std::vector<WorkerId> connects;
   std::vector<Status> failures;
   std::set<Handle> released;
+  std::vector<GrantName> shrunk;
   TimePoint timer{};
   int joins = 0;
 
@@ -142,6 +143,10 @@ class CoreShell {
   void Perform(ClientAction& action) {
     if (const auto* fail = std::get_if<action::Fail>(&action)) failures.push_back(fail->status);
     if (ApplyToShelf(action, shelf_)) return;
+    if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) {
+      shrunk.push_back(shrink->grant);
+      return;
+    }
     if (auto* send = std::get_if<action::SendDispatcher>(&action)) return ToDispatcher(send->message);
     if (auto* connect = std::get_if<action::ConnectWorker>(&action)) {
       connects.push_back(connect->worker.worker);

@@ -180,6 +180,7 @@ void ReaderIo::Perform(ClientAction action) {
   if (const auto* failed = std::get_if<action::Fail>(&action)) FinishJoin(failed->status);
   if (ApplyToShelf(action, shelf_)) return;
   if (auto* send = std::get_if<action::SendDispatcher>(&action)) return SendDispatcher(std::move(send->message));
+  if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) return ShrinkTail(shrink->grant);
   if (auto* connect = std::get_if<action::ConnectWorker>(&action)) {
     return hub_.workers().Attach({connect->worker, params_.connect.token, params_.connect.shared_memory}, shared_from_this());
   }
@@ -207,6 +208,18 @@ void ReaderIo::SendDispatcher(Message message) {
     self->dispatcher_->Stop();
     if (auto left = std::exchange(self->left_, std::nullopt)) left->set_value();
   });
+}
+
+void ReaderIo::ShrinkTail(const GrantName& grant) {
+  const std::optional<Slice> tail = shelf_.ThinTail(grant);
+  const BlockPtr block = tail ? blocks_.Get(tail->handle) : nullptr;
+  if (block == nullptr) return;
+  Result<HeldBlock> copy = CopyRows(*row_spec_, *block, tail->row, tail->rows);
+  if (!copy.ok()) return;  // no memory for it: the block stays
+  const Handle handle{++last_handle_};
+  ShelfBlock shelved{handle, copy->view.info(), CursorsOf(copy->view)};
+  blocks_.Put(handle, std::make_shared<const HeldBlock>(std::move(*copy)));
+  if (!shelf_.ReplaceTail(*tail, std::move(shelved))) blocks_.Take(handle);
 }
 
 void ReaderIo::FinishJoin(Result<msg::Joined> outcome) {

@@ -78,6 +78,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   void Perform(ClientAction action);
   void OnDispatcher(Result<Message> message);
   void SendDispatcher(Message message);
+  void ShrinkTail(const GrantName& grant);
   void Post(void (ReaderIo::*method)());
   BlockPtr Hold(Handle handle, Extent extent, BlockView view);
   void FinishJoin(Result<msg::Joined> outcome);

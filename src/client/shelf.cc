@@ -109,6 +109,27 @@ void Shelf::Settle(Lanes::iterator lane) {
   }
 }
 
+std::optional<Slice> Shelf::ThinTail(const GrantName& grant) const {
+  std::lock_guard lock(mutex_);
+  const auto lane = lanes_.find(grant);
+  if (lane == lanes_.end() || !lane->second.end || lane->second.left >= group_ || lane->second.blocks.size() != 1) return std::nullopt;
+  const Entry& entry = lane->second.blocks.front();
+  const uint64_t rows = entry.block.info.rows - entry.next_row;
+  if (rows * 2 > entry.block.info.rows) return std::nullopt;
+  return Slice{grant, entry.block.handle, entry.next_row, rows, entry.block.cursor(entry.next_row), entry.block.info.end};
+}
+
+bool Shelf::ReplaceTail(const Slice& tail, ShelfBlock copy) {
+  std::lock_guard lock(mutex_);
+  const auto lane = lanes_.find(tail.grant);
+  if (lane == lanes_.end() || lane->second.blocks.empty()) return false;
+  Entry& entry = lane->second.blocks.front();
+  if (entry.block.handle != tail.handle || entry.next_row != tail.row) return false;
+  Pass(entry.block.handle);
+  entry = {std::move(copy), 0};
+  return true;
+}
+
 void Shelf::Remove(const GrantName& grant) {
   std::lock_guard lock(mutex_);
   if (auto lane = lanes_.find(grant); lane != lanes_.end()) RemoveLocked(lane);

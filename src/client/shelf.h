@@ -103,6 +103,10 @@ class Shelf {
   void Put(const GrantName& grant, ShelfBlock block);
   // All rows up to `end` were put; what is left below a full group is the grant's tail.
   void End(const GrantName& grant, Cursor end);
+  // The rest of an ended grant, where it is a small part of one block: worth a copy, so that the block's memory can go.
+  std::optional<Slice> ThinTail(const GrantName& grant) const;
+  // Puts a copy of that rest in its place. False: the loop took of it meanwhile, and the copy is not needed.
+  bool ReplaceTail(const Slice& tail, ShelfBlock copy);
   // Never delivered from again; its last mark says where it stood.
   void Remove(const GrantName& grant);
   void SetLease(TimePoint deliver_until);

@@ -146,6 +146,28 @@ TEST_F(ShelfTest, TailsAreJoinedFirstComeFirst) {
   EXPECT_EQ(batch[1].rows, 1u);
 }
 
+TEST_F(ShelfTest, ATailIsDeliveredFromItsCopyAndTheBlockIsPassed) {
+  Start(Cut(4));
+  Open(Lane(0));
+  shelf_.Put(Lane(0), Rows(1, 0, 9));
+  shelf_.End(Lane(0), {9, 0});
+  EXPECT_FALSE(shelf_.ThinTail(Lane(0)));  // two groups are to come
+  Batch();
+  Batch();
+  shelf_.Claimed();
+  const std::optional<Slice> tail = shelf_.ThinTail(Lane(0));
+  ASSERT_TRUE(tail);
+  EXPECT_EQ(tail->row, 8u);
+  EXPECT_TRUE(shelf_.ReplaceTail(*tail, Rows(2, 8, 9)));
+  EXPECT_EQ(shelf_.TakeProgress().passed, std::vector<Handle>{Handle{1}});
+  EXPECT_FALSE(shelf_.ReplaceTail(*tail, Rows(3, 8, 9)));
+  shelf_.EndEpoch(Epoch{0});
+  const auto batch = Batch();
+  ASSERT_EQ(batch.size(), 1u);
+  EXPECT_EQ(batch[0].handle, Handle{2});
+  EXPECT_EQ(batch[0].row, 0u);
+}
+
 TEST_F(ShelfTest, TheEndGivesOneShortBatchAndThenNothing) {
   Start(Cut(4));
   Open(Lane(0));
