@@ -75,6 +75,10 @@ Result<HeldBlock> CopyRows(const Spec& spec, const HeldBlock& block, uint64_t ro
 
 // What a batch stands on.
 struct Batcher::Memory {
+  explicit Memory(std::shared_ptr<std::atomic<uint64_t>> count) : dropped(std::move(count)) {}
+  ~Memory() { dropped->fetch_add(1, std::memory_order_relaxed); }
+  Memory(const Memory&) = delete;
+  const std::shared_ptr<std::atomic<uint64_t>> dropped;
   std::vector<BlockPtr> blocks;
   std::vector<Extent> extents;
 };
@@ -90,7 +94,7 @@ Batcher::Batcher(const Layout& layout) : spec_(std::make_shared<const Spec>(layo
 }
 
 Result<Batch> Batcher::Make(std::span<const SlicedBlock> slices, bool own) const {
-  auto memory = std::make_shared<Memory>();
+  auto memory = std::make_shared<Memory>(dropped_);
   std::vector<ColumnData> columns;
   std::shared_ptr<const Spec> spec = spec_;
   if (pad_) {

@@ -5,6 +5,7 @@
 // longest in the batch, filled with zeros (strings: ""); the batch's spec then has these lengths and no ragged dimension.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
@@ -42,6 +43,7 @@ class Batcher {
   // `own`: the batch must not hold its blocks (the loop keeps too many): copied even where it need not be.
   // Fails with Busy or TooLarge where memory for a joined batch cannot be had.
   Result<Batch> Make(std::span<const SlicedBlock> slices, bool own) const;
+  uint64_t dropped() const { return dropped_->load(std::memory_order_relaxed); }  // batches that are gone; any thread
 
  private:
   struct Memory;
@@ -55,6 +57,7 @@ class Batcher {
   std::vector<size_t> first_buffer_;  // of each column, in a block
   bool pad_;                          // and there is something to pad
   mutable HeapExtents heap_;
+  std::shared_ptr<std::atomic<uint64_t>> dropped_ = std::make_shared<std::atomic<uint64_t>>(0);  // batches outlive the batcher
 };
 
 }  // namespace penstock

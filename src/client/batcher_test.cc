@@ -93,6 +93,7 @@ TEST(Batcher, ABatchKeepsItsBlocksAliveAndAnOwnCopyDoesNot) {
     EXPECT_FALSE(watch.expired());
   }
   EXPECT_TRUE(watch.expired());
+  EXPECT_EQ(batcher.dropped(), 1u);
   EXPECT_EQ(owned.column(0).values().size(), 32u);
 }
 

@@ -167,6 +167,8 @@ class ClientCore {
   const ClientCounts& counts() const { return counts_; }
   // Of blocks that the shelf has passed and the loop still holds.
   uint64_t kept_bytes() const { return released_bytes_; }
+  // What the open lanes may have on their way and held together.
+  uint64_t credit_bytes() const { return OpenTarget() * CreditWindow(options_.memory, OpenTarget(), largest_block_); }
   // Whether the stream's worker has credit for a block. True for a stream that was closed: the worker may not know yet.
   bool Expects(LaneStream stream) const;
   // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.

@@ -78,8 +78,9 @@ class RemoteReader final : public Reader {
     std::vector<SlicedBlock> sliced;
     for (const Slice& slice : slices) sliced.push_back({slice, io_->blocks().Get(slice.handle)});
     io_->shelf().Claimed();
-    // A loop that keeps its batches would use up the credit of lanes that have to go on: it gets copies of its own.
-    const bool own = io_->kept_bytes() > io_->params().read.memory / 2;
+    // A loop that keeps its batches would use up the credit of lanes that have to go on: it gets copies of its own. So does one that was not
+    // seen to let go of any yet.
+    const bool own = io_->loop_keeps() || batcher_.dropped() == 0;
     PENSTOCK_ASSIGN(Batch batch, batcher_.Make(sliced, own));
     return std::optional<Batch>(std::move(batch));
   }

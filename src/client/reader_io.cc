@@ -108,7 +108,7 @@ void ReaderIo::On(const ClientEvent& event) {
   ClientActions actions;
   core_.On(Clock::System().Now(), event, actions);
   for (ClientAction& action : actions.list) Perform(std::move(action));
-  kept_bytes_.store(core_.kept_bytes(), std::memory_order_relaxed);
+  loop_keeps_.store(core_.kept_bytes() * 2 > core_.credit_bytes(), std::memory_order_relaxed);
   TakeProgress();
 }
 

@@ -55,7 +55,8 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   Shelf& shelf() { return shelf_; }
   const BlockTable& blocks() const { return blocks_; }
   const ReaderParams& params() const { return params_; }
-  uint64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
+  // The loop holds blocks worth more than half its credit.
+  bool loop_keeps() const { return loop_keeps_.load(std::memory_order_relaxed); }
   std::shared_future<Result<msg::Joined>> joined() const { return joined_; }
   void StartEpoch(Epoch epoch);  // any thread, after Shelf::BeginEpoch
   // From the I/O thread's side; waits for it. Not on the I/O thread.
@@ -89,7 +90,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   Shelf shelf_;
   BlockTable blocks_;
   std::shared_ptr<FreedBlocks> freed_;
-  std::atomic<uint64_t> kept_bytes_{0};
+  std::atomic<bool> loop_keeps_{false};
   std::shared_future<Result<msg::Joined>> joined_;
 
   // I/O thread only

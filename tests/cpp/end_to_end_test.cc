@@ -3,10 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <future>
-#include <map>
+#include <set>
 
 #include "penstock/dataset.h"
 #include "service.h"
@@ -87,6 +88,14 @@ TEST(EndToEnd, SeveralReadersShareAJobEachRowToOneOfThem) {
   }
   EXPECT_EQ(all, Numbers(20'000));
   EXPECT_LE(short_batches, 1);
+}
+
+TEST(EndToEnd, ReplicatedGivesOnePassForEachWorker) {
+  Service service(3);
+  auto reader = service.Connect()->Distribute(Dataset::Range(0, 2'000).Batch(10).plan(), {.mode = Mode::kReplicated}).value();
+  const Read read = ReadAll(*reader).value();
+  EXPECT_EQ(read.values.size(), 6'000u);
+  for (int64_t i = 0; i < 2'000; ++i) EXPECT_EQ(read.values.count(i), 3u) << i;
 }
 
 TEST(EndToEnd, InlineGivesTheSameRows) {
