@@ -106,7 +106,7 @@ Status TakeSpec(const fb::SpecTable* in, Spec& out) {
     taken.name = Text(column->name());
     if (column->dtype() == 0) return Missing("dtype");
     PENSTOCK_TRY(TakeEnum(column->dtype(), DType::kString, "dtype", taken.dtype));
-    if (column->shape() != nullptr) taken.shape.assign(column->shape()->begin(), column->shape()->end());
+    taken.shape = Numbers(column->shape());
   }
   PENSTOCK_TRY(TakeStructure(in->structure(), out.structure));
   return CheckSpec(out);

@@ -1,6 +1,7 @@
 // What the messages' translations share. Put writes into the builder; Take reads what the verifier has passed, and checks the rest.
 #pragma once
 
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,14 @@ using VectorOf = flatbuffers::Vector<Offset<T>>;
 inline std::string Text(const flatbuffers::String* text) { return text == nullptr ? std::string() : text->str(); }
 inline std::string Blob(const flatbuffers::Vector<uint8_t>* bytes) {
   return bytes == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+}
+// The verifier does not check how the numbers of a vector are aligned: they are copied, never read in place.
+template <class T>
+std::vector<T> Numbers(const flatbuffers::Vector<T>* numbers) {
+  if (numbers == nullptr || numbers->size() == 0) return {};
+  std::vector<T> copy(numbers->size());
+  std::memcpy(copy.data(), numbers->Data(), copy.size() * sizeof(T));
+  return copy;
 }
 inline Offset<flatbuffers::Vector<uint8_t>> PutBlob(Builder& b, std::string_view bytes) {
   return b.CreateVector(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());

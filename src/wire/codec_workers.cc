@@ -36,8 +36,7 @@ Offset<fb::WorkerBeatReply> PutBody(Builder& b, const msg::WorkerBeatReply& m) {
 }
 Status TakeBody(const fb::WorkerBeatReply& in, msg::WorkerBeatReply& out) {
   out = {in.known(), in.drain(), {}};
-  if (in.finished_jobs() == nullptr) return {};
-  for (const uint64_t job : *in.finished_jobs()) out.finished_jobs.push_back(JobId{job});
+  for (const uint64_t job : Numbers(in.finished_jobs())) out.finished_jobs.push_back(JobId{job});
   return {};
 }
 
@@ -87,8 +86,7 @@ Status TakeBody(const fb::Open& in, msg::Open& out) {
 
 Offset<fb::Credit> PutBody(Builder& b, const msg::Credit& m) { return fb::CreateCredit(b, m.bytes, b.CreateVector(m.freed)); }
 Status TakeBody(const fb::Credit& in, msg::Credit& out) {
-  out.bytes = in.bytes();
-  if (in.freed() != nullptr) out.freed.assign(in.freed()->begin(), in.freed()->end());
+  out = {in.bytes(), Numbers(in.freed())};
   return {};
 }
 

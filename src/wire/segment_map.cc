@@ -22,10 +22,11 @@ class SegmentMap::Freed {
 
   void Push(uint64_t tag) noexcept {
     if (getpid() != pid_) return;
-    Node* node = new Node{tag, head_.load(std::memory_order_relaxed)};
-    while (!head_.compare_exchange_weak(node->next, node, std::memory_order_release, std::memory_order_relaxed)) {
-    }
-    if (node->next != nullptr) return;
+    Node* before = head_.load(std::memory_order_relaxed);
+    Node* node = new Node{tag, before};
+    // Once it is in the list the node belongs to whoever takes it: `before` is looked at, never the node.
+    while (!head_.compare_exchange_weak(before, node, std::memory_order_release, std::memory_order_relaxed)) node->next = before;
+    if (before != nullptr) return;
     std::lock_guard lock(mutex_);
     if (on_freed_) on_freed_();
   }
