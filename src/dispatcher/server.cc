@@ -1,7 +1,5 @@
 #include "dispatcher/server.h"
 
-#include <spdlog/spdlog.h>
-
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "dispatcher/core.h"
 #include "dispatcher/store.h"
 #include "penstock/plan.h"
@@ -98,7 +97,7 @@ Status DispatcherServer::Impl::Open() {
   address_ = listener_->address();
   PENSTOCK_TRY(store_->Announce(address_));
   io_.Post([this] { Feed(TimerFired{}); });
-  spdlog::info("dispatcher listens on {}, cluster {}, term {}", address(), cluster(), Raw(store_->term()));
+  LogInfo("dispatcher.up", {{"address", address()}, {"cluster", cluster()}, {"term", store_->term()}});
   return {};
 }
 
@@ -107,7 +106,7 @@ void DispatcherServer::Impl::OnMessage(Session& session, StreamId, RequestId req
 }
 
 void DispatcherServer::Impl::OnClosed(Session& session, const Status& why) {
-  spdlog::debug("session with {} ended: {}", session.peer(), why.message());
+  LogDebug("session.closed", {{"peer", session.peer()}, {"why", why.message()}});
   const SessionId id = session.id();
   sessions_.erase(id);
   Feed(SessionClosed{id});
@@ -123,7 +122,7 @@ void DispatcherServer::Impl::Take(Actions& actions) {
   for (Write& write : actions.persist) writes_[std::move(write.key)] = std::move(write.value);
   for (Send& send : actions.sends) sends_.push_back(std::move(send));
   for (Ask& ask : actions.asks) asks_.push_back(std::move(ask));
-  for (const LogLine& line : actions.log) spdlog::log(line.level == LogLine::Level::kWarn ? spdlog::level::warn : spdlog::level::info, "{}", line.text);
+  for (const LogLine& line : actions.log) Log(line.level == LogLine::Level::kWarn ? LogLevel::kWarn : LogLevel::kInfo, "dispatcher.news", {{"what", line.text}});
   if (actions.timer.has_value()) {
     core_timer_.After(*actions.timer - Clock::System().Now(), [this] { Feed(TimerFired{}); });
   }
@@ -181,7 +180,7 @@ void DispatcherServer::Impl::AskWorker(const Ask& ask) {
 }
 
 void DispatcherServer::Impl::End(Status why) {
-  if (!why.ok()) spdlog::error("{}", why.ToString());
+  if (!why.ok()) LogError("dispatcher.failed", {{"why", why.ToString()}});
   core_timer_.Cancel();
   flush_timer_.Cancel();
   listener_.reset();
