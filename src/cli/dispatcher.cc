@@ -43,7 +43,6 @@ class Dispatcher final : public Command {
     });
     PENSTOCK_ASSIGN(const auto server, dispatcher::DispatcherServer::Start(options_));
     running = server.get();
-    LogInfo("dispatcher.start", {{"address", server->address()}, {"cluster", server->cluster()}, {"state_dir", options_.state_dir}});
     PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
     const Status ended = server->Wait();
     watch.reset();

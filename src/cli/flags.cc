@@ -52,8 +52,9 @@ void Flags::Number(const std::string& name, uint32_t* value, const std::string& 
 void Flags::Bytes(const std::string& name, uint64_t* value, const std::string& help) { AddParsed(app_, name, value, help, "SIZE", ParseBytes); }
 void Flags::Time(const std::string& name, Duration* value, const std::string& help) { AddParsed(app_, name, value, help, "TIME", ParseDuration); }
 void Flags::Switch(const std::string& name, bool* value, const std::string& help) { app_.add_flag(name, *value, help); }
-void Flags::Rest(const std::string& name, std::vector<std::string>* values, const std::string& help) {
-  app_.add_option(name, *values, help)->type_name("");
+void Flags::Names(const std::string& name, std::vector<std::string>* values, const std::string& help) { app_.add_option(name, *values, help)->type_name(""); }
+void Flags::CommandLine(const std::string& name, std::vector<std::string>* values, const std::string& help) {
+  Names(name, values, help);
   app_.positionals_at_end(true);
 }
 void Flags::Hidden(const std::string& name, int* value) { app_.add_option(name, *value)->group(""); }

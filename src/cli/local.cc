@@ -22,7 +22,7 @@ class Local final : public Command {
     flags.Number("--workers", &workers_, "How many; default 2");
     flags.Bytes("--memory", &memory_, "Budget of each worker, like 1GiB; default what there is, divided");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over sockets");
-    flags.Rest("command", &command_, "Runs with PENSTOCK_SERVICE set; without it, the service stays until Ctrl-C");
+    flags.CommandLine("command", &command_, "Runs with PENSTOCK_SERVICE set; without it, the service stays until Ctrl-C");
   }
 
   Result<int> Run(const Globals& globals) override {

@@ -16,7 +16,7 @@ namespace {
 class Read final : public Command {
  public:
   void Declare(Flags& flags) override {
-    flags.Rest("files", &files_, "TFRecord files or patterns; read in this process unless a service is named");
+    flags.Names("files", &files_, "TFRecord files or patterns; read in this process unless a service is named");
     flags.Texts("--parse", &features_, "A feature of the tf.Examples: id:int64, x:float32[3,4], words:string[]; may be repeated");
     flags.Text("--job", &job_, "Take part in this job of the service instead");
     flags.Number("-n,--rows", &limit_, "Stop after so many rows");

@@ -144,7 +144,7 @@ TEST_P(WorkerServerTransport, ASessionThatEndsFreesItsLanesAndBlocks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, WorkerServerTransport, testing::Bool(), [](const auto& info) { return info.param ? "SharedMemory" : "Tcp"; });
+INSTANTIATE_TEST_SUITE_P(Transports, WorkerServerTransport, testing::Bool(), [](const auto& transport) { return transport.param ? "SharedMemory" : "Tcp"; });
 
 TEST_F(WorkerServerTest, DrainingTellsTheConsumersFinishesTheirLanesAndEnds) {
   const auto worker = StartWorker();
