@@ -17,9 +17,7 @@ TEST(Crc32c, AgreesWithThePublishedVectors) {
   EXPECT_EQ(Crc32c({}), 0U);
 }
 
-TEST(Crc32c, OfPiecesOneAfterAnotherIsThatOfTheWhole) {
-  EXPECT_EQ(Crc32c(BytesOf("456789"), Crc32c(BytesOf("123"))), Crc32c(BytesOf("123456789")));
-}
+TEST(Crc32c, OfPiecesOneAfterAnotherIsThatOfTheWhole) { EXPECT_EQ(Crc32c(BytesOf("456789"), Crc32c(BytesOf("123"))), Crc32c(BytesOf("123456789"))); }
 
 TEST(Crc32c, IsMaskedAsTfRecordsHaveIt) {
   // The first 12 bytes of every TensorBoard event file: a length of 24, and a3 7f 4b 22.

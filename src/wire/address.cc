@@ -8,7 +8,8 @@ namespace penstock {
 namespace {
 
 Status Bad(std::string_view text, std::string_view why) {
-  return Status(Code::kInvalid, "'" + std::string(text) + "' is no address (" + std::string(why) + "): write host:port, [v6]:port, unix:/path or @name");
+  return Status(Code::kInvalid,
+                "'" + std::string(text) + "' is no address (" + std::string(why) + "): write host:port, [v6]:port, unix:/path or @name");
 }
 
 Result<Address> ParseUnix(std::string_view text, std::string_view path, bool abstract) {

@@ -83,7 +83,8 @@ Status CheckColumn(const ColumnSpec& column, const BlockView& view, size_t& buff
   if (column.dtype == DType::kString) PENSTOCK_TRY(deeper());
   const uint64_t length = view.buffer(buffer++).size();
   if (length != count * SizeOf(column.dtype)) {
-    return Bad("column '" + column.name + "' has " + Number(length) + " bytes for " + Number(count) + " values of " + std::string(Name(column.dtype)));
+    return Bad("column '" + column.name + "' has " + Number(length) + " bytes for " + Number(count) + " values of " +
+               std::string(Name(column.dtype)));
   }
   return {};
 }

@@ -80,7 +80,8 @@ class BlockSampler {
     std::byte* out = block.extent.bytes().data();
     WriteBlockHead(block.plan, block.extent.bytes());
     size_t place = 0;
-    if ((block.plan.header.flags & kHasCursors) != 0) Copy(out + block.plan.places[place++].offset, block.cursors.data(), block.cursors.size() * sizeof(RowCursor));
+    if ((block.plan.header.flags & kHasCursors) != 0)
+      Copy(out + block.plan.places[place++].offset, block.cursors.data(), block.cursors.size() * sizeof(RowCursor));
     for (const std::string& buffer : block.buffers) Copy(out + block.plan.places[place++].offset, buffer.data(), buffer.size());
   }
   static void Copy(std::byte* to, const void* from, size_t bytes) {

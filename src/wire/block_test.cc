@@ -98,7 +98,8 @@ TEST_F(DamagedBlock, ThatEndsBeforeItsLastRowIsRefused) {
   header().end_seq = header().first_seq, header().end_child = header().first_child, ExpectRefused("behind its end");
 }
 TEST_F(DamagedBlock, ThatBeginsAfterItsFirstRowIsRefused) {
-  header().first_seq = buffer<RowCursor>(0)[0].seq, header().first_child = buffer<RowCursor>(0)[0].child + 1, ExpectRefused("before its first cursor");
+  header().first_seq = buffer<RowCursor>(0)[0].seq, header().first_child = buffer<RowCursor>(0)[0].child + 1,
+  ExpectRefused("before its first cursor");
 }
 TEST_F(DamagedBlock, WithCursorsThatDoNotRiseIsRefused) { buffer<RowCursor>(0)[2] = buffer<RowCursor>(0)[1], ExpectRefused("do not rise"); }
 TEST_F(DamagedBlock, WithABufferOffTheGridIsRefused) { place(2).offset += 8, ExpectRefused("not aligned"); }
@@ -109,7 +110,9 @@ TEST_F(DamagedBlock, WithALengthThatWrapsIsRefused) { place(4).length = ~uint64_
 TEST_F(DamagedBlock, WithOffsetsCutOffIsRefused) { place(1).length -= 8, ExpectRefused("bytes of offsets for 5 items"); }
 TEST_F(DamagedBlock, WithOffsetsNotFromZeroIsRefused) { buffer<int64_t>(1)[0] = 1, ExpectRefused("do not start at 0"); }
 TEST_F(DamagedBlock, WithOffsetsThatFallIsRefused) { buffer<int64_t>(1)[2] = -1, ExpectRefused("fall"); }
-TEST_F(DamagedBlock, WithOffsetsBeyondTheValuesIsRefused) { buffer<int64_t>(2)[block_.buffers[1].size() / 8 - 1] += 1, ExpectRefused("values of string"); }
+TEST_F(DamagedBlock, WithOffsetsBeyondTheValuesIsRefused) {
+  buffer<int64_t>(2)[block_.buffers[1].size() / 8 - 1] += 1, ExpectRefused("values of string");
+}
 TEST_F(DamagedBlock, WithHugeOffsetsIsRefused) { buffer<int64_t>(1)[5] = int64_t{1} << 62, ExpectRefused("end at"); }
 TEST_F(DamagedBlock, WithValuesMissingIsRefused) { place(4).length -= 4, ExpectRefused("values of float32"); }
 

@@ -45,7 +45,8 @@ Result<Message> DecodeMessage(std::span<const std::byte> bytes) {
 #undef PENSTOCK_CASE
     case fb::Body::NONE: break;
   }
-  return Status(Code::kMismatch, "an unknown message number " + std::to_string(static_cast<unsigned>(root->body_type())) + "; the peer may be of a newer version");
+  return Status(Code::kMismatch,
+                "an unknown message number " + std::to_string(static_cast<unsigned>(root->body_type())) + "; the peer may be of a newer version");
 }
 
 std::string_view MessageName(const Message& message) { return fb::EnumNamesBody()[message.index() + 1]; }

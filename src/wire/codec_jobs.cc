@@ -11,7 +11,8 @@ Offset<fb::Hello> PutBody(Builder& b, const msg::Hello& m) {
   return fb::CreateHello(b, m.min_version, m.max_version, token, role, name, boot_id, m.netns, m.uid, m.pid, m.shm);
 }
 Status TakeBody(const fb::Hello& in, msg::Hello& out) {
-  out = {in.min_version(), in.max_version(), Text(in.token()), Text(in.role()), Text(in.name()), Text(in.boot_id()), in.netns(), in.uid(), in.pid(), in.shm()};
+  out = {in.min_version(),   in.max_version(), Text(in.token()), Text(in.role()), Text(in.name()),
+         Text(in.boot_id()), in.netns(),       in.uid(),         in.pid(),        in.shm()};
   return {};
 }
 
@@ -83,8 +84,8 @@ Offset<fb::Joined> PutBody(Builder& b, const msg::Joined& m) {
   const auto hash = b.CreateString(m.manifest_hash);
   const auto workers = PutAll(b, m.workers);
   const auto job_name = b.CreateString(m.job_name);
-  return fb::CreateJoined(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), Raw(m.epoch), m.epochs, static_cast<fb::Mode>(m.mode), m.lease_ms, layout,
-                          hash, workers, job_name);
+  return fb::CreateJoined(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), Raw(m.epoch), m.epochs, static_cast<fb::Mode>(m.mode), m.lease_ms,
+                          layout, hash, workers, job_name);
 }
 Status TakeBody(const fb::Joined& in, msg::Joined& out) {
   out.job = JobId{in.job()};
@@ -131,8 +132,8 @@ Status Take(const fb::FinishedGrant* in, msg::Finish& out) {
 Offset<fb::Beat> PutBody(Builder& b, const msg::Beat& m) {
   const auto holds = PutAll(b, m.holds);
   const auto finished = PutAll(b, m.finished);
-  return fb::CreateBeat(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), m.serial, Raw(m.epoch), holds, finished, m.want, m.idle, m.tail_rows, m.rows,
-                        m.bytes, m.wait_ns);
+  return fb::CreateBeat(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), m.serial, Raw(m.epoch), holds, finished, m.want, m.idle, m.tail_rows,
+                        m.rows, m.bytes, m.wait_ns);
 }
 Status TakeBody(const fb::Beat& in, msg::Beat& out) {
   out.job = JobId{in.job()};

@@ -80,7 +80,8 @@ TEST(Codec, AMessageWithoutATableThatItNeedsIsRefusedByName) {
   EXPECT_THAT(refusal(fb::Body::Inputs, [](auto& b) { return fb::CreateInputs(b, 1, 0, 0, fb::CreateLayout(b, 1)); }), HasSubstr("without its spec"));
   EXPECT_THAT(refusal(fb::Body::Failed, [](auto& b) { return fb::CreateFailed(b); }), HasSubstr("without its error"));
   EXPECT_THAT(refusal(fb::Body::Join, [](auto& b) { return fb::CreateJoin(b, 0, 0, fb::Mode{9}); }), HasSubstr("unknown mode 9"));
-  EXPECT_THAT(refusal(fb::Body::Inputs, [](auto& b) { return fb::CreateInputs(b, 1, 0, 0, fb::CreateLayout(b, 1, false, 0, 7, 0)); }), HasSubstr("mix"));
+  EXPECT_THAT(refusal(fb::Body::Inputs, [](auto& b) { return fb::CreateInputs(b, 1, 0, 0, fb::CreateLayout(b, 1, false, 0, 7, 0)); }),
+              HasSubstr("mix"));
 }
 
 TEST(Codec, AnErrorCodeOfANewerPeerKeepsItsMessage) {

@@ -11,7 +11,9 @@ Offset<fb::WorkerHello> PutBody(Builder& b, const msg::WorkerHello& m) {
   return fb::CreateWorkerHello(b, address, socket, boot_id, m.netns, m.incarnation, m.memory, m.cpus, name, m.pid);
 }
 Status TakeBody(const fb::WorkerHello& in, msg::WorkerHello& out) {
-  out = {Text(in.address()), Text(in.unix_socket()), Text(in.boot_id()), in.netns(), in.incarnation(), in.memory(), in.cpus(), Text(in.name()), in.pid()};
+  out = {Text(in.address()), Text(in.unix_socket()), Text(in.boot_id()),
+         in.netns(),         in.incarnation(),       in.memory(),
+         in.cpus(),          Text(in.name()),        in.pid()};
   return {};
 }
 
@@ -127,12 +129,13 @@ Offset<fb::StatusJob> Put(Builder& b, const msg::StatusJob& job) {
   const auto name = b.CreateString(job.name);
   const auto dataset = b.CreateString(job.dataset);
   const auto state = b.CreateString(job.state);
-  return fb::CreateStatusJob(b, name, Raw(job.job), dataset, static_cast<fb::Mode>(job.mode), Raw(job.epoch), job.lanes, job.lanes_done, job.lanes_open,
-                             job.consumers, job.rows, job.bytes, job.wait_ns, state, job.redelivered, job.age_ms);
+  return fb::CreateStatusJob(b, name, Raw(job.job), dataset, static_cast<fb::Mode>(job.mode), Raw(job.epoch), job.lanes, job.lanes_done,
+                             job.lanes_open, job.consumers, job.rows, job.bytes, job.wait_ns, state, job.redelivered, job.age_ms);
 }
 Status Take(const fb::StatusJob* in, msg::StatusJob& out) {
-  out = {Text(in->name()), JobId{in->job()}, Text(in->dataset()), {}, Epoch{in->epoch()}, in->lanes(), in->lanes_done(), in->lanes_open(),
-         in->consumers(), in->rows(), in->bytes(), in->wait_ns(), Text(in->state()), in->redelivered(), in->age_ms()};
+  out = {Text(in->name()),  JobId{in->job()},  Text(in->dataset()), {},         Epoch{in->epoch()}, in->lanes(),
+         in->lanes_done(),  in->lanes_open(),  in->consumers(),     in->rows(), in->bytes(),        in->wait_ns(),
+         Text(in->state()), in->redelivered(), in->age_ms()};
   return Take(in->mode(), out.mode);
 }
 
@@ -140,12 +143,12 @@ Offset<fb::StatusWorker> Put(Builder& b, const msg::StatusWorker& worker) {
   const auto address = b.CreateString(worker.address);
   const auto name = b.CreateString(worker.name);
   const auto state = b.CreateString(worker.state);
-  return fb::CreateStatusWorker(b, Raw(worker.worker), address, name, worker.pid, worker.draining, worker.lanes, worker.used, worker.budget, worker.rows,
-                                worker.bytes, worker.rss, worker.cpu_ns, worker.silent_ms, state);
+  return fb::CreateStatusWorker(b, Raw(worker.worker), address, name, worker.pid, worker.draining, worker.lanes, worker.used, worker.budget,
+                                worker.rows, worker.bytes, worker.rss, worker.cpu_ns, worker.silent_ms, state);
 }
 Status Take(const fb::StatusWorker* in, msg::StatusWorker& out) {
-  out = {WorkerId{in->worker()}, Text(in->address()), Text(in->name()), in->pid(), in->draining(), in->lanes(), in->used(), in->budget(), in->rows(),
-         in->bytes(), in->rss(), in->cpu_ns(), in->silent_ms(), Text(in->state())};
+  out = {WorkerId{in->worker()}, Text(in->address()), Text(in->name()), in->pid(), in->draining(), in->lanes(),     in->used(),
+         in->budget(),           in->rows(),          in->bytes(),      in->rss(), in->cpu_ns(),   in->silent_ms(), Text(in->state())};
   return {};
 }
 

@@ -21,7 +21,12 @@ using Tcp = asio::ip::tcp;
 class Attempt final : public std::enable_shared_from_this<Attempt>, private FramePipe::Owner, private IoResident {
  public:
   Attempt(IoThread& io, std::string address, ConnectParams params, SessionHandler& handler, Connected done)
-      : io_(io), address_(std::move(address)), params_(std::move(params)), handler_(handler), done_(std::move(done)), parts_(std::make_unique<Parts>(io)) {}
+      : io_(io),
+        address_(std::move(address)),
+        params_(std::move(params)),
+        handler_(handler),
+        done_(std::move(done)),
+        parts_(std::make_unique<Parts>(io)) {}
 
   void Begin() {
     self_ = shared_from_this();
@@ -50,12 +55,13 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
       endpoints_.emplace_back(numeric, address.port);
       return ConnectNext();
     }
-    parts_->resolver.async_resolve(address.host, std::to_string(address.port), [self = shared_from_this()](std::error_code failed, const Tcp::resolver::results_type& found) {
-      if (self->parts_ == nullptr) return;
-      if (failed) return self->Fail(Status(Code::kUnavailable, "cannot find the host of " + self->address_ + ": " + failed.message()));
-      for (const auto& entry : found) self->endpoints_.push_back(entry.endpoint());
-      self->ConnectNext();
-    });
+    parts_->resolver.async_resolve(
+        address.host, std::to_string(address.port), [self = shared_from_this()](std::error_code failed, const Tcp::resolver::results_type& found) {
+          if (self->parts_ == nullptr) return;
+          if (failed) return self->Fail(Status(Code::kUnavailable, "cannot find the host of " + self->address_ + ": " + failed.message()));
+          for (const auto& entry : found) self->endpoints_.push_back(entry.endpoint());
+          self->ConnectNext();
+        });
   }
 
   void ConnectNext() {
@@ -127,8 +133,9 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
 
   void OnTimeout() {
     const std::string limit = std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(params_.timeout).count()) + " ms";
-    Fail(Status(Code::kDeadline, parts_->pipe != nullptr ? address_ + " took the connection but did not answer hello within " + limit + "; is it a penstock service?"
-                                                         : "no connection to " + address_ + " within " + limit));
+    Fail(Status(Code::kDeadline, parts_->pipe != nullptr
+                                     ? address_ + " took the connection but did not answer hello within " + limit + "; is it a penstock service?"
+                                     : "no connection to " + address_ + " within " + limit));
   }
 
   void FailToConnect() {
@@ -198,9 +205,8 @@ void Connect(IoThread& io, const std::string& address, ConnectParams params, Ses
 Result<std::shared_ptr<Session>> ConnectAndWait(IoThread& io, const std::string& address, ConnectParams params, SessionHandler& handler) {
   auto outcome = std::make_shared<Outcome>();
   auto future = outcome->promise.get_future();
-  Connect(io, address, std::move(params), handler, [outcome = std::exchange(outcome, nullptr)](Result<std::shared_ptr<Session>> result) {
-    outcome->Set(std::move(result));
-  });
+  Connect(io, address, std::move(params), handler,
+          [outcome = std::exchange(outcome, nullptr)](Result<std::shared_ptr<Session>> result) { outcome->Set(std::move(result)); });
   return future.get();
 }
 

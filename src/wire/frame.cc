@@ -34,8 +34,8 @@ Status CheckCaps(const RawHeader& raw, const FrameCaps& caps) {
                                        " are taken" + (caps.body == kMaxBeforeHello ? " before hello" : ""));
   }
   if (raw.payload_bytes > caps.payload) {
-    return Status(Code::kTooLarge, "a frame with a payload of " + std::to_string(raw.payload_bytes) + " bytes; at most " + std::to_string(caps.payload) +
-                                       " are taken" + (caps.payload == 0 ? " before hello" : ""));
+    return Status(Code::kTooLarge, "a frame with a payload of " + std::to_string(raw.payload_bytes) + " bytes; at most " +
+                                       std::to_string(caps.payload) + " are taken" + (caps.payload == 0 ? " before hello" : ""));
   }
   return {};
 }
@@ -58,8 +58,16 @@ Status CheckForm(const RawHeader& raw) {
 }  // namespace
 
 FrameHeaderBytes EncodeFrameHeader(const FrameHeader& header) {
-  RawHeader raw{kFrameMagic,    kFrameVersion,        static_cast<uint8_t>(header.type), header.flags, header.stream, header.body_bytes,
-                header.request, header.payload_bytes, header.payload_crc,                0};
+  RawHeader raw{kFrameMagic,
+                kFrameVersion,
+                static_cast<uint8_t>(header.type),
+                header.flags,
+                header.stream,
+                header.body_bytes,
+                header.request,
+                header.payload_bytes,
+                header.payload_crc,
+                0};
   raw.header_crc = CrcOf(raw);
   return std::bit_cast<FrameHeaderBytes>(raw);
 }

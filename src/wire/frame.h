@@ -30,13 +30,13 @@ inline constexpr size_t kFrameHeaderBytes = 40;
 
 enum class FrameType : uint8_t {
   kControl = 1,
-  kPing = 2,     // "I am here"
+  kPing = 2,  // "I am here"
   kBlock = 3,
   kLent = 4,     // a block in shared memory
   kGoodbye = 5,  // the last frame: a Failed that says why
 };
 
-inline constexpr uint16_t kIsReply = 1;     // the request id is one of the receiver's
+inline constexpr uint16_t kIsReply = 1;  // the request id is one of the receiver's
 inline constexpr uint16_t kPayloadCrc = 2;
 
 struct FrameHeader {

@@ -56,10 +56,10 @@ TEST(Frame, OverTheCapsIsRefusedWithBothFigures) {
 }
 
 TEST(Frame, OfAFormThatItsTypeDoesNotHaveIsRefused) {
-  for (const FrameHeader& header : {FrameHeader{.type = FrameType::kControl}, FrameHeader{.type = FrameType::kControl, .body_bytes = 1, .payload_bytes = 1},
-                                    FrameHeader{.type = FrameType::kPing, .body_bytes = 1}, FrameHeader{.type = FrameType::kBlock},
-                                    FrameHeader{.type = FrameType::kBlock, .body_bytes = 1, .payload_bytes = 1},
-                                    FrameHeader{.type = FrameType::kLent, .body_bytes = 15}}) {
+  for (const FrameHeader& header :
+       {FrameHeader{.type = FrameType::kControl}, FrameHeader{.type = FrameType::kControl, .body_bytes = 1, .payload_bytes = 1},
+        FrameHeader{.type = FrameType::kPing, .body_bytes = 1}, FrameHeader{.type = FrameType::kBlock},
+        FrameHeader{.type = FrameType::kBlock, .body_bytes = 1, .payload_bytes = 1}, FrameHeader{.type = FrameType::kLent, .body_bytes = 15}}) {
     EXPECT_EQ(DecodeFrameHeader(EncodeFrameHeader(header), FrameCaps{}).status().code(), Code::kData);
   }
 }

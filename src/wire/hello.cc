@@ -50,7 +50,8 @@ msg::Hello MakeHello(const ConnectParams& params, bool shared_memory) {
 }
 
 msg::HelloReply AnswerHello(const ListenParams& params, const msg::Hello& hello, bool may_share) {
-  msg::HelloReply reply{.version = std::min(params.max_version, hello.max_version), .cluster = {}, .term = {}, .shm = false, .error = CheckHello(params, hello)};
+  msg::HelloReply reply{
+      .version = std::min(params.max_version, hello.max_version), .cluster = {}, .term = {}, .shm = false, .error = CheckHello(params, hello)};
   if (!reply.error.ok()) return reply;
   reply.cluster = params.cluster;
   reply.term = params.term;

@@ -60,7 +60,12 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
   }
 
   void Admit(msg::Hello hello, msg::HelloReply reply) {
-    SessionFacts facts{.peer = hello.name + " (" + peer_ + ")", .hello = std::move(hello), .reply = {}, .pace = service_->params.pace, .lends = nullptr, .borrows = false};
+    SessionFacts facts{.peer = hello.name + " (" + peer_ + ")",
+                       .hello = std::move(hello),
+                       .reply = {},
+                       .pace = service_->params.pace,
+                       .lends = nullptr,
+                       .borrows = false};
     if (reply.shm) facts.lends = service_->params.segments;
     facts.reply = std::move(reply);
     const auto session = std::make_shared<SessionImpl>(service_->io, pipe_, service_->handler, std::move(facts));
@@ -77,7 +82,8 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
 
   // Tells the peer why, and forgets it. Whoever said a hello gets a reply to it.
   void Refuse(const Status& why, FrameType as) {
-    const Message message = as == FrameType::kControl ? Message(msg::HelloReply{.version = 0, .cluster = {}, .term = {}, .shm = false, .error = why}) : msg::Failed{why};
+    const Message message =
+        as == FrameType::kControl ? Message(msg::HelloReply{.version = 0, .cluster = {}, .term = {}, .shm = false, .error = why}) : msg::Failed{why};
     pipe_->Farewell({{.type = as}, EncodeMessage(message), {}, nullptr});
     LetGo();
   }

@@ -16,7 +16,16 @@ inline std::vector<Message> SampleMessages() {
   const msg::Finish finish{lane, 16, Fence{17}, {18, 19}, true};
   const Status error = Status(Code::kData, "broken").With("file", "/a").With("offset", 20);
   const std::string blob("\0\xff blob", 7);
-  Layout layout{.lanes = 21, .serial = true, .serial_range = 22, .batch = 24, .mix = 2, .drop_remainder = true, .pad = true, .purity = Purity::kImpure, .state_bytes = 25, .row_spec = {}};
+  Layout layout{.lanes = 21,
+                .serial = true,
+                .serial_range = 22,
+                .batch = 24,
+                .mix = 2,
+                .drop_remainder = true,
+                .pad = true,
+                .purity = Purity::kImpure,
+                .state_bytes = 25,
+                .row_spec = {}};
   layout.row_spec = TupleOf({DictSpec({{"a", DType::kString, {kRagged, 2}}, {"b", DType::kBFloat16, {}}}), LeafSpec(DType::kInt8, {3})});
   return {
       msg::Hello{1, 2, "token", "consumer", "host:9", "boot", 3, 4, 5, true},
@@ -50,7 +59,10 @@ inline std::vector<Message> SampleMessages() {
       msg::SegmentGone{1},
       msg::Draining{},
       msg::StatusAsk{},
-      msg::StatusReply{"cluster", Term{1}, "0.1", {{"job", JobId{1}, "dataset", Mode::kStrict, Epoch{2}, 3, 4, 5, 6, 7, 8, 9, "reading", 10, 11}},
+      msg::StatusReply{"cluster",
+                       Term{1},
+                       "0.1",
+                       {{"job", JobId{1}, "dataset", Mode::kStrict, Epoch{2}, 3, 4, 5, 6, 7, 8, 9, "reading", 10, 11}},
                        {{WorkerId{1}, "host:1", "name", 2, true, 3, 4, 5, 6, 7, 8, 9, 10, "idle"}}},
   };
 }

@@ -14,10 +14,15 @@ SessionId NextSessionId() {
   return SessionId{++last};
 }
 
-std::string Milliseconds(Duration duration) { return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) + " ms"; }
+std::string Milliseconds(Duration duration) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()) + " ms";
+}
 
 OutFrame ControlFrame(StreamId stream, const Message& message, uint64_t request = 0, uint16_t flags = 0) {
-  return {{.type = FrameType::kControl, .flags = flags, .stream = static_cast<uint32_t>(stream), .request = request}, EncodeMessage(message), {}, nullptr};
+  return {{.type = FrameType::kControl, .flags = flags, .stream = static_cast<uint32_t>(stream), .request = request},
+          EncodeMessage(message),
+          {},
+          nullptr};
 }
 
 }  // namespace
@@ -195,12 +200,14 @@ void SessionImpl::End(const Status& why, bool tell) {
   io_.Remove(*this);
   const auto pipe = LetGo();
   if (tell) {
-    pipe->Farewell({{.type = FrameType::kGoodbye}, EncodeMessage(msg::Failed{why.ok() ? Status(Code::kCancelled, "it is done here") : why}), {}, nullptr});
+    pipe->Farewell(
+        {{.type = FrameType::kGoodbye}, EncodeMessage(msg::Failed{why.ok() ? Status(Code::kCancelled, "it is done here") : why}), {}, nullptr});
   } else {
     pipe->Shut();
   }
   io_.Post([self = std::exchange(self_, nullptr), why] {
-    for (auto& [request, waiting] : std::exchange(self->waiting_, {})) waiting.answer(why.ok() ? Status(Code::kCancelled, "the session was closed") : why);
+    for (auto& [request, waiting] : std::exchange(self->waiting_, {}))
+      waiting.answer(why.ok() ? Status(Code::kCancelled, "the session was closed") : why);
     self->handler_.OnClosed(*self, why);
   });
 }

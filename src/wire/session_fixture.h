@@ -96,7 +96,9 @@ class SessionTest : public ::testing::Test {
                   server_.Change([&] { server_.accepted.push_back(std::move(session)); });
                 }).value();
   }
-  Result<std::shared_ptr<Session>> TryConnect(ConnectParams params = {}) { return ConnectAndWait(client_io_, listener_->address(), std::move(params), client_); }
+  Result<std::shared_ptr<Session>> TryConnect(ConnectParams params = {}) {
+    return ConnectAndWait(client_io_, listener_->address(), std::move(params), client_);
+  }
   void ConnectPair(ConnectParams params = {}) {
     session_ = TryConnect(std::move(params)).value();
     server_.WaitFor([this] { return !server_.accepted.empty(); });
@@ -115,7 +117,8 @@ class SessionTest : public ::testing::Test {
   Result<Message> Ask(Message message, Duration deadline = std::chrono::seconds(20)) {
     auto answer = std::make_shared<std::promise<Result<Message>>>();
     auto future = answer->get_future();
-    On(client_io_, [&] { session_->Request(std::move(message), deadline, [answer](Result<Message> result) { answer->set_value(std::move(result)); }); });
+    On(client_io_,
+       [&] { session_->Request(std::move(message), deadline, [answer](Result<Message> result) { answer->set_value(std::move(result)); }); });
     return future.get();
   }
 

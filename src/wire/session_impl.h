@@ -91,7 +91,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   std::multimap<Time, uint64_t> deadlines_;
   std::unique_ptr<Timer> deadline_;
 
-  std::unordered_map<uint64_t, Lent> lent_;                         // by tag
+  std::unordered_map<uint64_t, Lent> lent_;                          // by tag
   std::unordered_map<SegmentId, std::weak_ptr<Segment>> announced_;  // segments that the peer has mapped
   std::unique_ptr<SegmentMap> borrowed_;
 };

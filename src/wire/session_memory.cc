@@ -17,7 +17,10 @@ bool SessionImpl::Lend(StreamId stream, Extent& block) {
   const auto body = EncodeLent({block.tag(), block.size()});
   const uint64_t tag = block.tag();
   lent_.emplace(tag, Lent{std::move(block), std::move(segment)});
-  pipe_->Queue({{.type = FrameType::kLent, .stream = static_cast<uint32_t>(stream)}, std::string(reinterpret_cast<const char*>(body.data()), body.size()), {}, nullptr});
+  pipe_->Queue({{.type = FrameType::kLent, .stream = static_cast<uint32_t>(stream)},
+                std::string(reinterpret_cast<const char*>(body.data()), body.size()),
+                {},
+                nullptr});
   return true;
 }
 

@@ -29,7 +29,8 @@ class EverySession : public SessionTest, public ::testing::WithParamInterface<co
     return kind == "v6" ? "[::1]:0" : "127.0.0.1:0";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Over, EverySession, ::testing::Values("tcp", "v6", "unix", "abstract"), [](const auto& param) { return std::string(param.param); });
+INSTANTIATE_TEST_SUITE_P(Over, EverySession, ::testing::Values("tcp", "v6", "unix", "abstract"),
+                         [](const auto& param) { return std::string(param.param); });
 
 TEST_P(EverySession, AnswersRequests) {
   Serve({.address = address(), .cluster = "c1", .term = Term{7}});

@@ -1,5 +1,6 @@
 #include "wire/socket.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,8 +13,6 @@
 #include <cstring>
 #include <memory>
 #include <system_error>
-
-#include <arpa/inet.h>
 
 namespace penstock {
 namespace {

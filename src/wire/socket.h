@@ -52,9 +52,9 @@ Connecting StartConnect(const sockaddr* address, socklen_t length);
 Connecting StartConnect(const UnixAddress& address);
 int ConnectError(int fd);  // after it became writable
 
-void SetNoDelay(int fd);          // TCP only; others do not mind
-bool IsLocalPeer(int fd);         // loopback or Unix socket: nothing is damaged on the way
-std::string PeerText(int fd);     // for logs
+void SetNoDelay(int fd);               // TCP only; others do not mind
+bool IsLocalPeer(int fd);              // loopback or Unix socket: nothing is damaged on the way
+std::string PeerText(int fd);          // for logs
 std::optional<uid_t> PeerUid(int fd);  // of a Unix socket
 
 // Bytes moved; 0: would block. The error otherwise: ECONNRESET and the like; a read's end of file is EPIPE.
