@@ -89,7 +89,8 @@ Result<pid_t> StartCommand(const std::vector<std::string>& command) {
 }
 
 void EndChildren(const std::vector<pid_t>& children) {
-  for (const pid_t pid : children) kill(pid, SIGKILL);
+  // The last first: a worker need not notice that its dispatcher went.
+  for (auto pid = children.rbegin(); pid != children.rend(); ++pid) kill(*pid, SIGKILL);
   for (const pid_t pid : children) {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }

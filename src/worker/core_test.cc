@@ -16,7 +16,7 @@ using testing::HasSubstr;
 CoreOptions Options(uint64_t memory) { return {.memory = memory, .hello = {}, .block_target = kRowBytes}; }
 
 TEST(WorkerCore, SendsALaneInOrderAndSaysThatItEnded) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 5, LaneId{0}, 1'000'000);
   shell.Settle();
@@ -31,7 +31,7 @@ TEST(WorkerCore, SendsALaneInOrderAndSaysThatItEnded) {
 }
 
 TEST(WorkerCore, BeginsWhereTheOpenSays) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 5, LaneId{0}, 1'000'000, Cursor{7, 0});
   shell.Settle();
@@ -40,7 +40,7 @@ TEST(WorkerCore, BeginsWhereTheOpenSays) {
 }
 
 TEST(WorkerCore, SendsNoMoreThanCreditCovers) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 5, LaneId{0}, 3 * kRowBytes);
   shell.Settle();
@@ -50,7 +50,7 @@ TEST(WorkerCore, SendsNoMoreThanCreditCovers) {
 }
 
 TEST(WorkerCore, ABlockLargerThanTheCreditGoesOutAlone) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 5, LaneId{0}, 10);
   shell.Settle();
@@ -61,7 +61,7 @@ TEST(WorkerCore, ABlockLargerThanTheCreditGoesOutAlone) {
 }
 
 TEST(WorkerCore, RefusesALaneOpenedAheadWhenReservesAreUsedUp) {
-  Shell shell(Options(800'000));
+  TestShell shell(Options(800'000));
   shell.state_bytes = 200'000;
   shell.Join(1);
   for (uint32_t i = 0; i < 4; ++i) shell.Open(1, 10 + i, LaneId{i}, kRowBytes);
@@ -72,7 +72,7 @@ TEST(WorkerCore, RefusesALaneOpenedAheadWhenReservesAreUsedUp) {
 }
 
 TEST(WorkerCore, LanesOpenedAheadGiveWayToAConsumerThatHasNone) {
-  Shell shell(Options(800'000));
+  TestShell shell(Options(800'000));
   shell.state_bytes = 200'000;
   shell.Join(1);
   shell.Join(2);
@@ -88,7 +88,7 @@ TEST(WorkerCore, LanesOpenedAheadGiveWayToAConsumerThatHasNone) {
 }
 
 TEST(WorkerCore, AnOpenThatFindsNoRoomInTimeIsRefused) {
-  Shell shell(Options(400'000));
+  TestShell shell(Options(400'000));
   shell.state_bytes = 250'000;
   shell.Join(1);
   shell.Join(2);
@@ -102,7 +102,7 @@ TEST(WorkerCore, AnOpenThatFindsNoRoomInTimeIsRefused) {
 }
 
 TEST(WorkerCore, OperatorStateThatNeverFitsIsRefusedNamingTheFlag) {
-  Shell shell(Options(400'000));
+  TestShell shell(Options(400'000));
   shell.state_bytes = 500'000;
   shell.Join(1);
   shell.Open(1, 10, LaneId{3}, kRowBytes);
@@ -112,7 +112,7 @@ TEST(WorkerCore, OperatorStateThatNeverFitsIsRefusedNamingTheFlag) {
 }
 
 TEST(WorkerCore, ARowLargerThanTheTargetGetsThroughAndRaisesTheReserve) {
-  Shell shell(Options(1'600'000));
+  TestShell shell(Options(1'600'000));
   shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 700'000U : 50'000U; };
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, 100'000);
@@ -123,7 +123,7 @@ TEST(WorkerCore, ARowLargerThanTheTargetGetsThroughAndRaisesTheReserve) {
 }
 
 TEST(WorkerCore, ARowThatNeverFitsIsAnErrorThatNamesLaneSeqSizeAndFlag) {
-  Shell shell(Options(1'000'000));
+  TestShell shell(Options(1'000'000));
   shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 1'200'000U : 50'000U; };
   shell.Join(1);
   shell.Open(1, 10, LaneId{3}, 1'000'000);
@@ -141,7 +141,7 @@ TEST(WorkerCore, ARowThatNeverFitsIsAnErrorThatNamesLaneSeqSizeAndFlag) {
 }
 
 TEST(WorkerCore, ASessionThatEndsFreesEverything) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Join(2);
   for (uint32_t i = 0; i < 4; ++i) {
@@ -159,7 +159,7 @@ TEST(WorkerCore, ASessionThatEndsFreesEverything) {
 }
 
 TEST(WorkerCore, ALaneClosedWhileItWorksIsDiscarded) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, 3 * kRowBytes);
   shell.Tell(ConsumerSaid{SessionId{1}, StreamId{10}, msg::CloseLane{}});
@@ -171,7 +171,7 @@ TEST(WorkerCore, ALaneClosedWhileItWorksIsDiscarded) {
 }
 
 TEST(WorkerCore, TheConsumerWithTheFewestReadyBytesIsSteppedFirst) {
-  Shell shell(Options(20'000'000));
+  TestShell shell(Options(20'000'000));
   shell.Join(1);
   shell.Join(2);
   for (uint32_t i = 0; i < 4; ++i) shell.Open(1, 10 + i, LaneId{i}, 5 * kRowBytes);
@@ -183,7 +183,7 @@ TEST(WorkerCore, TheConsumerWithTheFewestReadyBytesIsSteppedFirst) {
 }
 
 TEST(WorkerCore, ARangeGoesOnWithTheParkedRunOfTheOneBefore) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Join(2);
   shell.Open(1, 10, LaneId{0}, 1'000'000, Cursor{0, 0}, 4);
@@ -200,7 +200,7 @@ TEST(WorkerCore, ARangeGoesOnWithTheParkedRunOfTheOneBefore) {
 }
 
 TEST(WorkerCore, ARangeThatARunHasYetToReachWaitsForIt) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Join(2);
   shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{0, 0}, 4);
@@ -212,7 +212,7 @@ TEST(WorkerCore, ARangeThatARunHasYetToReachWaitsForIt) {
 }
 
 TEST(WorkerCore, ARangeBehindARunThatDoesNotMoveGetsItsOwnAfterHalfASecond) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Join(2);
   shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
@@ -226,7 +226,7 @@ TEST(WorkerCore, ARangeBehindARunThatDoesNotMoveGetsItsOwnAfterHalfASecond) {
 }
 
 TEST(WorkerCore, ARangeBeyondTheKnownEndOfItsLaneEndsAtOnce) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, 5'000'000, Cursor{8, 0}, 16);
   shell.Settle();
@@ -240,7 +240,7 @@ TEST(WorkerCore, ARangeBeyondTheKnownEndOfItsLaneEndsAtOnce) {
 }
 
 TEST(WorkerCore, AParkedRunGoesAfterAWhileAndWhenRoomIsNeeded) {
-  Shell shell(Options(600'000));
+  TestShell shell(Options(600'000));
   shell.state_bytes = 200'000;
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, 1'000'000, Cursor{0, 0}, 4);
@@ -257,7 +257,7 @@ TEST(WorkerCore, AParkedRunGoesAfterAWhileAndWhenRoomIsNeeded) {
 }
 
 TEST(WorkerCore, DrainingRefusesNewLanesFinishesOldOnesAndThenExits) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, kRowBytes);
   shell.Settle();
@@ -274,7 +274,7 @@ TEST(WorkerCore, DrainingRefusesNewLanesFinishesOldOnesAndThenExits) {
 }
 
 TEST(WorkerCore, DrainingEndsAtItsDeadlineWhoeverStillReads) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, kRowBytes);
   shell.Settle();
@@ -286,7 +286,7 @@ TEST(WorkerCore, DrainingEndsAtItsDeadlineWhoeverStillReads) {
 }
 
 TEST(WorkerCore, AJobThatCannotBeFetchedRefusesItsLanes) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.answer_jobs = false;
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, kRowBytes);
@@ -298,7 +298,7 @@ TEST(WorkerCore, AJobThatCannotBeFetchedRefusesItsLanes) {
 }
 
 TEST(WorkerCore, SaysHelloThenBeatsEachSecondAndSaysHelloAgainWhenUnknown) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Tell(DispatcherUp{});
   ASSERT_EQ(shell.to_dispatcher.size(), 1U);
   EXPECT_TRUE(std::holds_alternative<msg::WorkerHello>(shell.to_dispatcher[0]));
@@ -310,7 +310,7 @@ TEST(WorkerCore, SaysHelloThenBeatsEachSecondAndSaysHelloAgainWhenUnknown) {
 }
 
 TEST(WorkerCore, AFinishedJobIsForgottenWhenItsLastLaneCloses) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
   shell.Settle();
@@ -322,7 +322,7 @@ TEST(WorkerCore, AFinishedJobIsForgottenWhenItsLastLaneCloses) {
 }
 
 TEST(WorkerCore, AGroupCutIntoBlocksReachesAConsumerThatHasReadNothingYet) {
-  Shell shell(Options(10'000'000));
+  TestShell shell(Options(10'000'000));
   shell.group_rows = 5;
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, 20 * kRowBytes);
@@ -333,7 +333,7 @@ TEST(WorkerCore, AGroupCutIntoBlocksReachesAConsumerThatHasReadNothingYet) {
 // Four jobs, eight consumers each, four lanes each, of which half never read: what they hold is their reserve.
 TEST(WorkerCore, ConsumersThatNeverReadDoNotStallThoseThatDo) {
   constexpr uint64_t kMiB = uint64_t{1} << 20;
-  Shell shell({.memory = 256 * kMiB, .hello = {}, .block_target = kMiB});
+  TestShell shell({.memory = 256 * kMiB, .hello = {}, .block_target = kMiB});
   shell.row_bytes = [](LaneKey, Seq) { return kMiB + kMiB / 4; };
   shell.state_bytes = kMiB / 2;
   shell.lane_rows = 20;

@@ -23,9 +23,9 @@ inline constexpr JobId kJob{7};
 inline constexpr uint64_t kRowBytes = 100'000;
 
 // A shell without sockets and threads: lanes of `lane_rows` rows, one row a block, memory shared with the consumers.
-class Shell {
+class TestShell {
  public:
-  explicit Shell(CoreOptions options) : budget_(options.memory), core_(std::move(options)) {}
+  explicit TestShell(CoreOptions options) : budget_(options.memory), core_(std::move(options)) {}
 
   struct Stream {
     std::deque<std::pair<BlockHandle, uint64_t>> got;  // blocks and bytes that the consumer has not let go

@@ -132,10 +132,10 @@ TEST_P(WorkerServerTransport, ASessionThatEndsFreesItsLanesAndBlocks) {
   auto options = Options();
   options.shm = GetParam();
   const auto worker = StartWorker(options);
-  const msg::Joined joined = Join(2'000'000, 100);
+  const msg::Joined joined = Join(50'000'000, 100);
   {
     TestConsumer consumer(GetParam() ? joined.workers[0].unix_socket : joined.workers[0].address, joined.layout.row_spec);
-    consumer.Open(1, joined.job, LaneId{0}, kMiB);
+    consumer.Open(1, joined.job, LaneId{0}, 8);
     ASSERT_TRUE(consumer.Wait([](TestConsumer& c) { return !c.lane(1).blocks.empty(); }));
     EXPECT_GE(worker->stats().lanes, 1U);
     consumer.Close();
