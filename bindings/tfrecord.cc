@@ -26,7 +26,11 @@ void BindTFRecord(nb::module_& m) {
   nb::class_<TfRecordWriter>(m, "TfRecordWriter")
       .def_static("create", &Create, nb::arg("path"), nb::arg("compression"))
       .def(
-          "write", [](TfRecordWriter& self, nb::bytes record) { Check(self.Write({record.c_str(), record.size()})); }, nb::arg("record"))
+          "write",
+          [](TfRecordWriter& self, nb::bytes record) {
+            Check(self.Write({record.c_str(), record.size()}));
+          },
+          nb::arg("record"))
       .def("close", [](TfRecordWriter& self) { Check(self.Close()); });
 }
 

@@ -35,10 +35,8 @@ int64_t SumOf(const Batch& batch, size_t column) {
 }
 
 penstock::Status Run(const std::string& service, std::vector<std::string> files) {
-  const auto dataset = penstock::Dataset::TFRecord(std::move(files))
-                           .ParseExample({{.name = "id", .dtype = penstock::DType::kInt64}})
-                           .Shuffle(1000)
-                           .Batch(32);
+  const auto dataset =
+      penstock::Dataset::TFRecord(std::move(files)).ParseExample({{.name = "id", .dtype = penstock::DType::kInt64}}).Shuffle(1000).Batch(32);
   PENSTOCK_ASSIGN(auto reader, OpenReader(service, dataset.plan()));
   uint64_t rows = 0;
   uint64_t batches = 0;

@@ -31,21 +31,21 @@
 namespace penstock {
 
 struct ConnectOptions {
-  std::string service = {};              // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
-  std::string token = {};                // "" where the service has none
+  std::string service = {};                   // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
+  std::string token = {};                     // "" where the service has none
   std::chrono::milliseconds timeout{30'000};  // for the service to be there and say hello
-  bool shared_memory = true;             // false: blocks come over the socket even on one host
+  bool shared_memory = true;                  // false: blocks come over the socket even on one host
 };
 
 struct ReadOptions {
-  std::string job_name = {};             // "": anonymous and unique
+  std::string job_name = {};  // "": anonymous and unique
   Mode mode = Mode::kShared;
   uint64_t seed = 0;
-  uint32_t epochs = 1;                   // 0: unbounded, one epoch a StartEpoch()
+  uint32_t epochs = 1;  // 0: unbounded, one epoch a StartEpoch()
   Even even = Even::kAuto;
-  std::optional<uint32_t> index = {};    // with `consumers`: which of them this is
-  uint32_t consumers = 0;                // 0: not declared
-  uint64_t memory = 256ULL << 20;        // of blocks held by this reader
+  std::optional<uint32_t> index = {};                // with `consumers`: which of them this is
+  uint32_t consumers = 0;                            // 0: not declared
+  uint64_t memory = 256ULL << 20;                    // of blocks held by this reader
   std::chrono::milliseconds stall_timeout{600'000};  // Next() gives up with Stalled, saying what it waits for
 };
 
@@ -90,12 +90,12 @@ struct ReaderStats {
   uint64_t rows = 0;
   uint64_t batches = 0;
   uint64_t bytes = 0;
-  std::chrono::nanoseconds waited{0};    // in Next(), for data
+  std::chrono::nanoseconds waited{0};  // in Next(), for data
   uint64_t lanes_done = 0;
-  uint64_t reopened = 0;                 // lanes that moved to another worker
-  uint64_t dropped_rows = 0;             // by rule: drop_remainder
+  uint64_t reopened = 0;      // lanes that moved to another worker
+  uint64_t dropped_rows = 0;  // by rule: drop_remainder
   uint64_t bytes_held = 0;
-  std::string waiting_for;               // in words; "" when data is ready
+  std::string waiting_for;  // in words; "" when data is ready
 };
 
 class Reader {
@@ -121,7 +121,7 @@ class Client {
   virtual ~Client() = default;
   static Result<std::shared_ptr<Client>> Connect(ConnectOptions options);
 
-  virtual Result<std::string> Register(const Plan& plan) = 0;           // the dataset's id; idempotent
+  virtual Result<std::string> Register(const Plan& plan) = 0;  // the dataset's id; idempotent
   virtual Result<Plan> GetDataset(const std::string& dataset_id) = 0;
   virtual Result<std::unique_ptr<Reader>> Distribute(const Plan& plan, ReadOptions options) = 0;  // registers and joins
   virtual Result<std::unique_ptr<Reader>> Join(const std::string& dataset_id, ReadOptions options) = 0;

@@ -21,10 +21,8 @@ enum class ConsumerId : uint64_t {};  // one incarnation of a consumer
 
 // The raw number of an id: for arithmetic, messages and print.
 template <class Id>
-  requires std::is_enum_v<Id>
-constexpr std::underlying_type_t<Id> Raw(Id id) {
-  return static_cast<std::underlying_type_t<Id>>(id);
-}
+requires std::is_enum_v<Id>
+constexpr std::underlying_type_t<Id> Raw(Id id) { return static_cast<std::underlying_type_t<Id>>(id); }
 
 // What names a lane within a job.
 struct LaneKey {

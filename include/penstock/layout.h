@@ -24,15 +24,15 @@ inline constexpr uint32_t kEndlessLanes = std::numeric_limits<uint32_t>::max();
 
 // A function of plan and manifest alone, never of machines. Made by the worker that listed the inputs; the dispatcher stores it.
 struct Layout {
-  uint32_t lanes = 0;         // of an epoch; kEndlessLanes: no end
-  bool serial = false;        // one lane, granted in ranges of `serial_range` rows
+  uint32_t lanes = 0;   // of an epoch; kEndlessLanes: no end
+  bool serial = false;  // one lane, granted in ranges of `serial_range` rows
   uint64_t serial_range = 0;
-  uint64_t batch = 0;         // n: rows a batch; 0: the loop gets rows one by one
-  uint32_t mix = 1;           // a batch is `mix` groups of batch/mix rows, from different lanes where it can be
+  uint64_t batch = 0;           // n: rows a batch; 0: the loop gets rows one by one
+  uint32_t mix = 1;             // a batch is `mix` groups of batch/mix rows, from different lanes where it can be
   bool drop_remainder = false;  // the short last batch of the epoch is dropped (and counted)
-  bool pad = false;           // ragged dimensions are padded when the batch is made
+  bool pad = false;             // ragged dimensions are padded when the batch is made
   Purity purity = Purity::kPure;
-  uint64_t state_bytes = 0;   // what the operators of one open lane may hold
+  uint64_t state_bytes = 0;  // what the operators of one open lane may hold
   Spec row_spec;
 
   uint64_t group_rows() const { return batch == 0 ? 1 : batch / mix; }

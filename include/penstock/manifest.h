@@ -20,7 +20,7 @@ struct InputFile {
 };
 
 struct SourceInput {
-  uint32_t node = 0;  // of the plan
+  uint32_t node = 0;             // of the plan
   std::vector<InputFile> files;  // sorted by path
   friend bool operator==(const SourceInput&, const SourceInput&) = default;
 };

@@ -12,8 +12,21 @@
 namespace penstock {
 
 enum class DType : uint8_t {
-  kBool = 1, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
-  kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128,
+  kBool = 1,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128,
   kString,  // bytes of any length: one more ragged level over uint8
 };
 
@@ -39,7 +52,7 @@ size_t BufferCount(const ColumnSpec& column);   // ragged levels + 1
 struct Structure {
   enum class Kind : uint8_t { kLeaf, kDict, kTuple };
   Kind kind = Kind::kLeaf;
-  std::vector<std::string> names;     // of a dict's children, in order
+  std::vector<std::string> names;  // of a dict's children, in order
   std::vector<Structure> children;
   friend bool operator==(const Structure&, const Structure&) = default;
 };
@@ -54,7 +67,7 @@ Spec LeafSpec(DType dtype, std::vector<int64_t> shape);
 Spec DictSpec(std::vector<ColumnSpec> columns);
 Spec TupleOf(const std::vector<Spec>& specs);  // column names get the position as a prefix
 
-Status CheckSpec(const Spec& spec);     // whatever comes from outside
+Status CheckSpec(const Spec& spec);      // whatever comes from outside
 std::string ToString(const Spec& spec);  // "{id: int64[], ids: int64[ragged]}"
 
 }  // namespace penstock

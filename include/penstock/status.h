@@ -78,7 +78,7 @@ std::ostream& operator<<(std::ostream& out, const Status& status);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}  // NOLINT: a value is a result
+  Result(T value) : state_(std::in_place_index<1>, std::move(value)) {}        // NOLINT: a value is a result
   Result(Status status) : state_(std::in_place_index<0>, std::move(status)) {  // NOLINT: so is an error
     if (std::get<0>(state_).ok()) DieOf(Status(Code::kInternal, "a Result made of an ok Status has no value"));
   }
@@ -112,19 +112,18 @@ Status StatusOf(const Result<T>& result) {
 }  // namespace internal
 
 // PENSTOCK_TRY(expr): returns from the function if the Status or Result is an error.
-#define PENSTOCK_TRY(expr)                                                         \
-  do {                                                                             \
-    if (auto penstock_try = (expr); !penstock_try.ok())                            \
-      return ::penstock::internal::StatusOf(std::move(penstock_try));              \
+#define PENSTOCK_TRY(expr)                                                                                              \
+  do {                                                                                                                  \
+    if (auto penstock_try = (expr); !penstock_try.ok()) return ::penstock::internal::StatusOf(std::move(penstock_try)); \
   } while (false)
 
 #define PENSTOCK_CONCAT_(a, b) a##b
 #define PENSTOCK_CONCAT(a, b) PENSTOCK_CONCAT_(a, b)
 // PENSTOCK_ASSIGN(auto x, expr): x is the value of the Result, or the function returns its error.
 #define PENSTOCK_ASSIGN(lhs, expr) PENSTOCK_ASSIGN_(PENSTOCK_CONCAT(penstock_result_, __LINE__), lhs, expr)
-#define PENSTOCK_ASSIGN_(result, lhs, expr)    \
-  auto result = (expr);                        \
-  if (!result.ok()) return result.status();    \
+#define PENSTOCK_ASSIGN_(result, lhs, expr) \
+  auto result = (expr);                     \
+  if (!result.ok()) return result.status(); \
   lhs = std::move(result).value()
 
 }  // namespace penstock

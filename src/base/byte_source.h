@@ -56,7 +56,8 @@ class SourceStream final : public ByteStream {
  public:
   static constexpr uint64_t kAhead = 1 << 20;
 
-  explicit SourceStream(std::shared_ptr<const ByteSource> source, uint64_t offset = 0) : source_(std::move(source)), offset_(offset), hinted_(offset) {}
+  explicit SourceStream(std::shared_ptr<const ByteSource> source, uint64_t offset = 0)
+      : source_(std::move(source)), offset_(offset), hinted_(offset) {}
   const std::string& name() const override { return source_->name(); }
   std::string where() const override { return "offset " + std::to_string(offset_); }
   Result<size_t> Read(std::span<std::byte> out) override {

@@ -27,11 +27,9 @@ struct LogField {
   LogField(std::string_view n, const char* v) : name(n), value(v) {}
   LogField(std::string_view n, bool v) : name(n), value(v ? "true" : "false") {}
   template <class T>
-    requires(std::is_arithmetic_v<T> && !std::same_as<T, bool>)
-  LogField(std::string_view n, T v) : name(n), value(std::to_string(v)) {}
+  requires(std::is_arithmetic_v<T> && !std::same_as<T, bool>) LogField(std::string_view n, T v) : name(n), value(std::to_string(v)) {}
   template <class T>
-    requires std::is_enum_v<T>
-  LogField(std::string_view n, T v) : LogField(n, static_cast<std::underlying_type_t<T>>(v)) {}
+  requires std::is_enum_v<T> LogField(std::string_view n, T v) : LogField(n, static_cast<std::underlying_type_t<T>>(v)) {}
 
   std::string_view name;
   std::string value;

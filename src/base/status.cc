@@ -41,9 +41,7 @@ Status&& Status::With(std::string name, std::string value) && {
   return std::move(*this);
 }
 
-Status&& Status::With(std::string name, int64_t value) && {
-  return std::move(*this).With(std::move(name), std::to_string(value));
-}
+Status&& Status::With(std::string name, int64_t value) && { return std::move(*this).With(std::move(name), std::to_string(value)); }
 
 Status&& Status::Prefixed(std::string_view context) && {
   message_ = std::string(context) + ": " + message_;

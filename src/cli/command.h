@@ -32,8 +32,9 @@ class Flags {
   void Bytes(const std::string& name, uint64_t* value, const std::string& help);  // "256MiB"
   void Time(const std::string& name, Duration* value, const std::string& help);   // "30s"
   void Switch(const std::string& name, bool* value, const std::string& help);
-  void Names(const std::string& name, std::vector<std::string>* values, const std::string& help);   // without a dash, anywhere
-  void CommandLine(const std::string& name, std::vector<std::string>* values, const std::string& help);  // from the first without a dash, or after --, all
+  void Names(const std::string& name, std::vector<std::string>* values, const std::string& help);  // without a dash, anywhere
+  void CommandLine(const std::string& name, std::vector<std::string>* values,
+                   const std::string& help);         // from the first without a dash, or after --, all
   void Hidden(const std::string& name, int* value);  // between our own processes
 
  private:

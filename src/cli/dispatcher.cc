@@ -1,5 +1,3 @@
-#include "dispatcher/server.h"
-
 #include <unistd.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/signals.h"
 #include "cli/values.h"
+#include "dispatcher/server.h"
 #include "engine/pipeline.h"
 #include "penstock/plan.h"
 
@@ -24,7 +23,8 @@ class Dispatcher final : public Command {
  public:
   void Declare(Flags& flags) override {
     flags.Text("--listen", &options_.listen, "HOST:PORT (port 0: any free one) or unix:/path; default 127.0.0.1:5050");
-    flags.Text("--state-dir", &options_.state_dir, "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR, else they go with the process");
+    flags.Text("--state-dir", &options_.state_dir,
+               "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR, else they go with the process");
     flags.Text("--token-file", &token_file_, "File with the token that everybody must show; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
     flags.Hidden("--ready-fd", &ready_fd_);
   }

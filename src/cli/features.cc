@@ -8,7 +8,9 @@ namespace penstock::cli {
 namespace {
 
 Status BadFeature(const std::string& text) {
-  return Status(Code::kInvalid, "--parse " + text + ": write NAME:DTYPE, like id:int64, x:float32[3,4] or words:string[] (any number); a tf.Example holds int64, float32 and string");
+  return Status(Code::kInvalid,
+                "--parse " + text +
+                    ": write NAME:DTYPE, like id:int64, x:float32[3,4] or words:string[] (any number); a tf.Example holds int64, float32 and string");
 }
 
 Result<std::vector<int64_t>> ParseShape(std::string_view inside, const std::string& whole) {

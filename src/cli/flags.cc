@@ -1,6 +1,5 @@
 // The only file that sees CLI11.
 #include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -52,7 +51,9 @@ void Flags::Number(const std::string& name, uint32_t* value, const std::string& 
 void Flags::Bytes(const std::string& name, uint64_t* value, const std::string& help) { AddParsed(app_, name, value, help, "SIZE", ParseBytes); }
 void Flags::Time(const std::string& name, Duration* value, const std::string& help) { AddParsed(app_, name, value, help, "TIME", ParseDuration); }
 void Flags::Switch(const std::string& name, bool* value, const std::string& help) { app_.add_flag(name, *value, help); }
-void Flags::Names(const std::string& name, std::vector<std::string>* values, const std::string& help) { app_.add_option(name, *values, help)->type_name(""); }
+void Flags::Names(const std::string& name, std::vector<std::string>* values, const std::string& help) {
+  app_.add_option(name, *values, help)->type_name("");
+}
 void Flags::CommandLine(const std::string& name, std::vector<std::string>* values, const std::string& help) {
   Names(name, values, help);
   app_.positionals_at_end(true);

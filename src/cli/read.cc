@@ -56,7 +56,8 @@ class Read final : public Command {
     PENSTOCK_TRY(Connect());
     PENSTOCK_ASSIGN(const msg::StatusReply status, AskStatus(address_, token_));
     const auto found = std::find_if(status.jobs.begin(), status.jobs.end(), [this](const msg::StatusJob& job) { return job.name == job_; });
-    if (found == status.jobs.end()) return Status(Code::kNotFound, "the service at " + address_ + " has no job \"" + job_ + "\"; `penstock status` lists them");
+    if (found == status.jobs.end())
+      return Status(Code::kNotFound, "the service at " + address_ + " has no job \"" + job_ + "\"; `penstock status` lists them");
     ReadOptions options;
     options.job_name = job_;
     options.mode = found->mode;
@@ -87,8 +88,9 @@ class Read final : public Command {
                   static_cast<unsigned long long>(batches_), static_cast<unsigned long long>(bytes), seconds);
       return;
     }
-    std::fprintf(limit_ > 0 ? stderr : stdout, "%llu rows, %s, in %.3f s: %.0f rows/s, %s/s\n", static_cast<unsigned long long>(rows_), FormatBytes(bytes).c_str(),
-                 seconds, per_second, FormatBytes(seconds > 0 ? static_cast<uint64_t>(static_cast<double>(bytes) / seconds) : 0).c_str());
+    std::fprintf(limit_ > 0 ? stderr : stdout, "%llu rows, %s, in %.3f s: %.0f rows/s, %s/s\n", static_cast<unsigned long long>(rows_),
+                 FormatBytes(bytes).c_str(), seconds, per_second,
+                 FormatBytes(seconds > 0 ? static_cast<uint64_t>(static_cast<double>(bytes) / seconds) : 0).c_str());
   }
 
   std::vector<std::string> files_;

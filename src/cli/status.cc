@@ -22,7 +22,9 @@ std::string Hex(uint64_t number) {
 
 double Seconds(uint64_t milliseconds) { return static_cast<double>(milliseconds) / 1000; }
 
-uint64_t PerSecond(uint64_t amount, uint64_t age_ms) { return age_ms == 0 ? 0 : static_cast<uint64_t>(static_cast<double>(amount) / Seconds(age_ms)); }
+uint64_t PerSecond(uint64_t amount, uint64_t age_ms) {
+  return age_ms == 0 ? 0 : static_cast<uint64_t>(static_cast<double>(amount) / Seconds(age_ms));
+}
 
 Json ToJson(const msg::StatusJob& job) {
   return {{"name", job.name},
@@ -60,7 +62,8 @@ Json ToJson(const msg::StatusWorker& worker) {
 }
 
 Json ToJson(const msg::StatusReply& status) {
-  Json json{{"cluster", status.cluster}, {"term", Raw(status.term)}, {"version", status.version}, {"jobs", Json::array()}, {"workers", Json::array()}};
+  Json json{
+      {"cluster", status.cluster}, {"term", Raw(status.term)}, {"version", status.version}, {"jobs", Json::array()}, {"workers", Json::array()}};
   for (const auto& job : status.jobs) json["jobs"].push_back(ToJson(job));
   for (const auto& worker : status.workers) json["workers"].push_back(ToJson(worker));
   return json;
@@ -71,7 +74,8 @@ std::string JobsTable(const msg::StatusReply& status, bool color) {
   for (const auto& job : status.jobs) {
     const std::string lanes = std::to_string(job.lanes_done) + "/" + std::to_string(job.lanes_open) + "/" + std::to_string(job.lanes);
     table.Add({job.name, std::string(Name(job.mode)), std::to_string(Raw(job.epoch)), lanes, std::to_string(job.consumers), std::to_string(job.rows),
-               std::to_string(PerSecond(job.rows, job.age_ms)), FormatBytes(PerSecond(job.bytes, job.age_ms)), std::to_string(job.redelivered), job.state});
+               std::to_string(PerSecond(job.rows, job.age_ms)), FormatBytes(PerSecond(job.bytes, job.age_ms)), std::to_string(job.redelivered),
+               job.state});
   }
   return table.Render(color);
 }
@@ -81,8 +85,8 @@ std::string WorkersTable(const msg::StatusReply& status, bool color) {
   for (const auto& worker : status.workers) {
     std::array<char, 32> cpu{};
     std::snprintf(cpu.data(), cpu.size(), "%.1f", static_cast<double>(worker.cpu_ns) / 1e9);
-    table.Add({worker.address, worker.name, std::to_string(worker.lanes), FormatBytes(worker.used) + " / " + FormatBytes(worker.budget), FormatBytes(worker.rss),
-               cpu.data(), std::to_string(worker.rows), FormatBytes(worker.bytes), worker.state});
+    table.Add({worker.address, worker.name, std::to_string(worker.lanes), FormatBytes(worker.used) + " / " + FormatBytes(worker.budget),
+               FormatBytes(worker.rss), cpu.data(), std::to_string(worker.rows), FormatBytes(worker.bytes), worker.state});
   }
   return table.Render(color);
 }

@@ -4,12 +4,14 @@ namespace penstock::cli {
 
 const std::vector<CommandEntry>& Commands() {
   static const std::vector<CommandEntry> commands = {
-      {"dispatcher", "Keeps datasets, jobs and lanes; one a service", "penstock dispatcher --listen 127.0.0.1:5050 --state-dir /var/lib/penstock", MakeDispatcher},
+      {"dispatcher", "Keeps datasets, jobs and lanes; one a service", "penstock dispatcher --listen 127.0.0.1:5050 --state-dir /var/lib/penstock",
+       MakeDispatcher},
       {"worker", "Reads lanes and sends their blocks to consumers", "penstock worker --dispatcher 127.0.0.1:5050 --memory 4GiB", MakeWorker},
-      {"local", "A dispatcher and workers on this machine, for as long as a command runs", "penstock local --workers 2 -- python train.py", MakeLocal},
+      {"local", "A dispatcher and workers on this machine, for as long as a command runs", "penstock local --workers 2 -- python train.py",
+       MakeLocal},
       {"status", "Jobs and workers of a service", "penstock status --dispatcher 127.0.0.1:5050", MakeStatus},
-      {"read", "Reads files, or takes part in a job, and shows rows and speed", "penstock read '/data/*.tfrecord.gz' --parse id:int64 --parse words:string[] -n 3 --json",
-       MakeRead},
+      {"read", "Reads files, or takes part in a job, and shows rows and speed",
+       "penstock read '/data/*.tfrecord.gz' --parse id:int64 --parse words:string[] -n 3 --json", MakeRead},
       {"version", "The version of this executable", "penstock version --json", MakeVersion},
   };
   return commands;

@@ -22,8 +22,17 @@ struct Unit {
   std::string_view name;
   double factor;
 };
-constexpr std::array<Unit, 11> kByteUnits{{{"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776},
-                                           {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}};
+constexpr std::array<Unit, 11> kByteUnits{{{"", 1},
+                                           {"B", 1},
+                                           {"KiB", 1024},
+                                           {"MiB", 1048576},
+                                           {"GiB", 1073741824},
+                                           {"TiB", 1099511627776},
+                                           {"kB", 1e3},
+                                           {"KB", 1e3},
+                                           {"MB", 1e6},
+                                           {"GB", 1e9},
+                                           {"TB", 1e12}}};
 constexpr std::array<Unit, 5> kTimeUnits{{{"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
 
 template <size_t N>
@@ -98,7 +107,8 @@ Status CheckExposure(const std::string& listen, const std::string& token) {
   if (!parsed.ok()) return parsed.status().Prefixed("--listen");
   const auto* tcp = std::get_if<TcpAddress>(&*parsed);
   if (tcp == nullptr || !token.empty() || IsLoopback(tcp->host)) return {};
-  return Status(Code::kInvalid, "listening on " + listen + " lets other machines in, and there is no token: give --token-file FILE, or listen on 127.0.0.1");
+  return Status(Code::kInvalid,
+                "listening on " + listen + " lets other machines in, and there is no token: give --token-file FILE, or listen on 127.0.0.1");
 }
 
 Status ReportReady(int fd, const std::string& address) {

@@ -101,7 +101,8 @@ TEST(Cli, ListeningElsewhereWithoutATokenIsRefused) {
 }
 
 TEST(Cli, JsonIsTakenBeforeAndAfterTheCommand) {
-  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--json", "version"}, std::vector<const char*>{"version", "--json", "--no-color"}}) {
+  for (const std::vector<const char*>& arguments :
+       {std::vector<const char*>{"--json", "version"}, std::vector<const char*>{"version", "--json", "--no-color"}}) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(RunWith(arguments), kExitFine);
     EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("\"version\""));

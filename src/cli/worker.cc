@@ -29,8 +29,10 @@ class Worker final : public Command {
   void Declare(Flags& flags) override {
     flags.Text("--dispatcher", &options_.dispatcher, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE");
     flags.Text("--listen", &options_.listen, "HOST:PORT (port 0: any free one); default 127.0.0.1:0");
-    flags.Text("--advertise", &options_.advertise, "HOST or HOST:PORT under which consumers reach it; default PENSTOCK_ADVERTISE, else where it listens");
-    flags.Bytes("--memory", &options_.memory, "Budget for blocks and operators' state, like 4GiB; default PENSTOCK_MEMORY, else 0.6 of what there is");
+    flags.Text("--advertise", &options_.advertise,
+               "HOST or HOST:PORT under which consumers reach it; default PENSTOCK_ADVERTISE, else where it listens");
+    flags.Bytes("--memory", &options_.memory,
+                "Budget for blocks and operators' state, like 4GiB; default PENSTOCK_MEMORY, else 0.6 of what there is");
     flags.Number("--cpus", &options_.cpus, "Threads that read; default one a core");
     flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over the socket even to consumers on this host");
@@ -49,7 +51,8 @@ class Worker final : public Command {
     });
     PENSTOCK_ASSIGN(const auto server, worker::WorkerServer::Start(options_));
     running = server.get();
-    LogInfo("worker.start", {{"address", server->address()}, {"dispatcher", options_.dispatcher}, {"memory", options_.memory}, {"shm", options_.shm}});
+    LogInfo("worker.start",
+            {{"address", server->address()}, {"dispatcher", options_.dispatcher}, {"memory", options_.memory}, {"shm", options_.shm}});
     PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
     server->Wait();
     watch.reset();

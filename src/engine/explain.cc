@@ -8,14 +8,16 @@ namespace {
 std::string Meaning(const Node& node, bool serial) {
   if (serial) return "in the one serial lane";
   switch (node.def->lane_class) {
-    case LaneClass::kSource: return node.rows.has_value() ? "lanes are ranges of its " + std::to_string(*node.rows) + " rows" : "lanes are parts of its files";
+    case LaneClass::kSource:
+      return node.rows.has_value() ? "lanes are ranges of its " + std::to_string(*node.rows) + " rows" : "lanes are parts of its files";
     case LaneClass::kRow: return "row by row, in any lane";
     case LaneClass::kUnion: return "the lanes of its inputs, in order";
     case LaneClass::kCount: return "pushed down to row ranges: its input is counted";
     case LaneClass::kOrder: break;
   }
   if (node.rows.has_value()) {
-    return node.op->mixing() == Operator::Mixing::kShuffles ? "one permutation over all lanes; the buffer size does not limit it" : "counted, over all lanes";
+    return node.op->mixing() == Operator::Mixing::kShuffles ? "one permutation over all lanes; the buffer size does not limit it"
+                                                            : "counted, over all lanes";
   }
   return node.op->mixing() == Operator::Mixing::kShuffles ? "within a lane; pieces of all files are dealt to lanes anew each epoch" : "within a lane";
 }

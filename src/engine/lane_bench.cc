@@ -1,6 +1,5 @@
 // Rows a second and core of a whole lane: gzip TFRecords of tf.Examples of 2.4 KB, inflated, verified, parsed and cut into blocks of batches of 512.
 #include <benchmark/benchmark.h>
-
 #include <unistd.h>
 
 #include <cstdlib>
@@ -47,7 +46,8 @@ Plan Training(const std::string& file, bool shuffle) {
   source.Set("files", std::vector<std::string>{file});
   Plan plan = Plan::Over({}, "tfrecord", source);
   AttrMap features;
-  features.Set("features", std::vector<AttrMap>{Feature("image", "float32", {400}, false), Feature("ids", "int64", {}, true), Feature("id", "int64", {}, false)});
+  features.Set("features",
+               std::vector<AttrMap>{Feature("image", "float32", {400}, false), Feature("ids", "int64", {}, true), Feature("id", "int64", {}, false)});
   plan = Plan::Over({plan}, "parse_example", features);
   if (shuffle) {
     AttrMap buffer;
@@ -60,7 +60,8 @@ Plan Training(const std::string& file, bool shuffle) {
 }
 
 void ReadLanes(benchmark::State& state, Compression compression, bool shuffle) {
-  const std::string file = WriteExamples((std::filesystem::temp_directory_path() / ("penstock-bench-" + std::to_string(getpid()))).string(), compression);
+  const std::string file =
+      WriteExamples((std::filesystem::temp_directory_path() / ("penstock-bench-" + std::to_string(getpid()))).string(), compression);
   const Plan plan = Training(file, shuffle);
   const auto pipeline = Pipeline::Compile(plan, *ListInputs(plan), 1);
   HeapExtents heap;
@@ -73,7 +74,8 @@ void ReadLanes(benchmark::State& state, Compression compression, bool shuffle) {
       request.block_cap = 32 * kMiB;
       request.allocator = &heap;
       const auto run = (*pipeline)->OpenLane(request);
-      for (StepResult step = (*run)->Step(); std::holds_alternative<Produced>(step); step = (*run)->Step()) rows += std::get<Produced>(step).info.rows;
+      for (StepResult step = (*run)->Step(); std::holds_alternative<Produced>(step); step = (*run)->Step())
+        rows += std::get<Produced>(step).info.rows;
     }
   }
   std::filesystem::remove(file);

@@ -11,7 +11,7 @@
 namespace penstock::engine {
 namespace {
 
-constexpr uint64_t kRowsAtOnce = 64;            // evaluated together, where rows differ in size
+constexpr uint64_t kRowsAtOnce = 64;  // evaluated together, where rows differ in size
 constexpr uint64_t kFixedRowsAtOnce = 4096;
 
 // Bytes of a row that has no ragged dimension; 0 where rows differ.
@@ -28,7 +28,11 @@ uint64_t FixedRowBytes(const Spec& spec) {
 class Run final : public LaneRun {
  public:
   Run(LanePlan plan, const LaneRequest& request)
-      : plan_(std::move(plan)), request_(request), columns_(plan_.spec), fixed_row_bytes_(FixedRowBytes(*plan_.spec)), next_(request.from.seq),
+      : plan_(std::move(plan)),
+        request_(request),
+        columns_(plan_.spec),
+        fixed_row_bytes_(FixedRowBytes(*plan_.spec)),
+        next_(request.from.seq),
         read_(request.from.seq) {
     plan_.context.pieces = &plan_.pieces;
     request_.block_target = std::max<uint64_t>(request.block_target, 1);

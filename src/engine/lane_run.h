@@ -15,7 +15,7 @@ struct LanePlan {
   std::shared_ptr<const void> owner;
   const Node* root = nullptr;
   std::shared_ptr<const Spec> spec;
-  LaneContext context;        // `pieces` is set by the run
+  LaneContext context;  // `pieces` is set by the run
   std::vector<Piece> pieces;
   uint64_t group_rows = 1;
 };

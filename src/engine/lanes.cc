@@ -10,13 +10,13 @@
 namespace penstock::engine {
 namespace {
 
-constexpr uint64_t kWantedLanes = 64;       // of a small input, so that several workers and consumers share it
+constexpr uint64_t kWantedLanes = 64;  // of a small input, so that several workers and consumers share it
 constexpr uint64_t kMinCut = 1 * kMiB;
 constexpr uint64_t kMinShuffledCut = 256 * kKiB;
 constexpr uint64_t kMinLaneRows = 16;
 constexpr uint64_t kEndlessLaneRows = 64 * 1024;
 constexpr uint64_t kMaxCountedLanes = uint64_t{1} << 31;
-constexpr uint64_t kWantedFiles = kMaxMix;  // that a batch draws from
+constexpr uint64_t kWantedFiles = kMaxMix;                           // that a batch draws from
 constexpr uint32_t kDealing = std::numeric_limits<uint32_t>::max();  // the operator number of the permutation that deals pieces
 
 constexpr uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }

@@ -22,7 +22,7 @@ namespace penstock::engine {
 
 struct Region {
   bool shuffled = false;
-  uint32_t cycle = 1;          // files a lane reads in turn
+  uint32_t cycle = 1;  // files a lane reads in turn
   uint64_t lanes = 0;
   uint64_t max_lane_bytes = 0;  // of input, about
   // Files, or a shuffle over several inputs: pieces, and where each lane's begin.

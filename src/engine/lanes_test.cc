@@ -147,7 +147,8 @@ std::vector<std::set<std::string>> FilesOfBatches(const Pipeline& pipeline) {
     for (size_t at = 0; at + group <= lanes[first].size(); at += group) {
       std::set<std::string> files;
       for (size_t lane = first; lane < first + pipeline.layout().mix; ++lane) {
-        for (size_t row = at; row < std::min(at + group, lanes[lane].size()); ++row) files.insert(lanes[lane][row].substr(0, lanes[lane][row].find('r')));
+        for (size_t row = at; row < std::min(at + group, lanes[lane].size()); ++row)
+          files.insert(lanes[lane][row].substr(0, lanes[lane][row].find('r')));
       }
       batches.push_back(files);
     }
@@ -173,8 +174,9 @@ TEST(Mixing, ABatchOfFourLargeGzipFilesIsJoinedFromFourLanes) {
   const Plan plan = Over(Over(Records(files), "shuffle", {{"buffer_size", int64_t{10}}}), "batch", {{"n", int64_t{512}}});
   Manifest manifest = *ListInputs(plan);
   for (InputFile& file : manifest.sources[0].files) file.size = uint64_t{300} << 20;  // as if they were: cutting needs no content
-  const Plan gzip = Over(Over(Source("tfrecord", {{"files", files}, {"compression", std::string("gzip")}}), "shuffle", {{"buffer_size", int64_t{10}}}), "batch",
-                         {{"n", int64_t{512}}});
+  const Plan gzip =
+      Over(Over(Source("tfrecord", {{"files", files}, {"compression", std::string("gzip")}}), "shuffle", {{"buffer_size", int64_t{10}}}), "batch",
+           {{"n", int64_t{512}}});
   const auto pipeline = Pipeline::Compile(gzip, manifest, 1);
   ASSERT_TRUE(pipeline.ok()) << pipeline.status();
   EXPECT_EQ((*pipeline)->layout().lanes, 4U);

@@ -72,7 +72,7 @@ class Padder {
   Column& to_;
   const ColumnSpec& spec_;
   const ColumnView& from_;
-  size_t shift_;                    // levels that `to` has before those of `from`
+  size_t shift_;                   // levels that `to` has before those of `from`
   std::vector<uint64_t> longest_;  // by dimension
 };
 

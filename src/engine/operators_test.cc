@@ -132,7 +132,8 @@ TEST(Repeat, OfNothingIsNothing) {
 }
 
 TEST(Batch, ThatIsTheLastIsLiftedOutOfThePlan) {
-  const auto pipeline = Compile(Over(Over(Over(PairsOfArrays(), "batch", {{"n", int64_t{2}}}), "project", {{"columns", std::vector<std::string>{"a"}}}), "prefetch"));
+  const auto pipeline =
+      Compile(Over(Over(Over(PairsOfArrays(), "batch", {{"n", int64_t{2}}}), "project", {{"columns", std::vector<std::string>{"a"}}}), "prefetch"));
   EXPECT_EQ(pipeline->layout().batch, 2U);
   EXPECT_THAT(ReadEpoch(*pipeline), ElementsAre("1,2", "3,4", "5,6"));
   const auto facts = CheckPlan(Over(Numbers(10), "batch", {{"n", int64_t{4}}}));
@@ -143,7 +144,8 @@ TEST(Batch, ThatIsTheLastIsLiftedOutOfThePlan) {
 TEST(Batch, InMidPlanMakesARowOfRows) {
   const Plan batched = Over(Numbers(10), "batch", {{"n", int64_t{4}}});
   EXPECT_THAT(Read(Over(batched, "take", {{"count", int64_t{5}}})), ElementsAre("4:0,1,2,3", "4:4,5,6,7", "2:8,9"));
-  EXPECT_THAT(Read(Over(Over(Numbers(10), "batch", {{"n", int64_t{4}}, {"drop_remainder", true}}), "take", {{"count", int64_t{5}}})), ElementsAre("0,1,2,3", "4,5,6,7"));
+  EXPECT_THAT(Read(Over(Over(Numbers(10), "batch", {{"n", int64_t{4}}, {"drop_remainder", true}}), "take", {{"count", int64_t{5}}})),
+              ElementsAre("0,1,2,3", "4,5,6,7"));
   EXPECT_THAT(Read(Over(Over(batched, "batch", {{"n", int64_t{2}}}), "take", {{"count", int64_t{2}}})),
               ElementsAre("2:4,4:0,1,2,3,4,5,6,7", "1:2:8,9"));
 }

@@ -17,10 +17,10 @@ using engine::Graph;
 using engine::LaneTable;
 using engine::Node;
 
-constexpr uint64_t kRangeGroups = 8;            // of a range of a serial lane
-constexpr uint64_t kRangeRows = 1024;           // where rows are taken one by one
+constexpr uint64_t kRangeGroups = 8;             // of a range of a serial lane
+constexpr uint64_t kRangeRows = 1024;            // where rows are taken one by one
 constexpr uint64_t kOpenFileBytes = 160 * kKiB;  // a window of records, and of an inflater
-constexpr uint64_t kInflation = 4;              // bytes of rows for a byte of a file, about
+constexpr uint64_t kInflation = 4;               // bytes of rows for a byte of a file, about
 
 uint64_t StateBytes(const Graph& graph, const LaneTable& table) {
   uint64_t files = 0;
@@ -84,7 +84,8 @@ class CompiledPipeline final : public Pipeline {
     if (lane >= compiled.layout.lanes) {
       return Status(Code::kInvalid, ToString(request.key) + " does not exist: there are " + std::to_string(compiled.layout.lanes) + " lanes");
     }
-    if (request.from.child != 0) return Status(Code::kInvalid, ToString(request.key) + ": no row of this plan becomes several, but the cursor says so");
+    if (request.from.child != 0)
+      return Status(Code::kInvalid, ToString(request.key) + ": no row of this plan becomes several, but the cursor says so");
     const uint64_t pass = lane / compiled.table.lanes();
     const uint64_t lane_of_pass = lane % compiled.table.lanes();
     engine::LanePlan plan;

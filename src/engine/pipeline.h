@@ -53,8 +53,8 @@ struct LaneRequest {
   LaneKey key;
   Cursor from;
   Seq to = kLaneEnd;
-  uint64_t block_target = 0;  // bytes; blocks are whole groups, at least one, unless a group alone is larger than block_cap
-  uint64_t block_cap = 0;     // bytes; a block is never larger, but a single row may be (it then asks the allocator for just that)
+  uint64_t block_target = 0;             // bytes; blocks are whole groups, at least one, unless a group alone is larger than block_cap
+  uint64_t block_cap = 0;                // bytes; a block is never larger, but a single row may be (it then asks the allocator for just that)
   ExtentAllocator* allocator = nullptr;  // outlives the run
 };
 
@@ -73,8 +73,8 @@ class Pipeline {
 
 // Checks a plan by itself, without inputs: operators known, attributes right, specs fit. What register does.
 struct PlanFacts {
-  Spec row_spec;        // before the last batching
-  Spec element_spec;    // what the loop sees: batched columns have a leading dimension (kRagged: its length may differ)
+  Spec row_spec;      // before the last batching
+  Spec element_spec;  // what the loop sees: batched columns have a leading dimension (kRagged: its length may differ)
   uint64_t batch = 0;
   bool drop_remainder = false;
   bool pad = false;

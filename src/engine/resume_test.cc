@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Compressions, ResumeOfRecords, ::testing::Values(Compre
 
 TEST(Blocks, CarryTheSameRowsWhateverTheirSize) {
   TempDir dir;
-  const Plan plan = Over(Over(Records(WriteFiles(dir, 6, 40, Compression::kGzip, 50)), "shuffle", {{"buffer_size", int64_t{16}}}), "batch", {{"n", int64_t{8}}});
+  const Plan plan =
+      Over(Over(Records(WriteFiles(dir, 6, 40, Compression::kGzip, 50)), "shuffle", {{"buffer_size", int64_t{16}}}), "batch", {{"n", int64_t{8}}});
   const auto pipeline = Compile(plan);
   const auto rows = ReadEpoch(*pipeline);
   for (const uint64_t target : {1, 100, 1000, 1 << 20}) EXPECT_EQ(ReadEpoch(*pipeline, {.block_target = target}), rows);
@@ -78,9 +79,9 @@ TEST(Blocks, ReachTheTargetAndHaveEqualDigestsWhenReplayed) {
   std::vector<uint64_t> digests;
   uint64_t blocks = 0;
   ReadLane(*pipeline, 1, {.block_target = 8192, .on_block = [&](const BlockInfo& block) {
-             ++blocks;
-             digests.push_back(block.digest);
-           }});
+                            ++blocks;
+                            digests.push_back(block.digest);
+                          }});
   EXPECT_EQ(blocks, 4U);
   std::vector<uint64_t> again;
   ReadLane(*pipeline, 1, {.block_target = 8192, .on_block = [&](const BlockInfo& block) { again.push_back(block.digest); }});

@@ -20,8 +20,8 @@ struct Origin {
 };
 
 struct Row {
-  uint64_t number = 0;     // the operator's own: a value of a range, an index into arrays, an ordinal, a branch
-  std::string bytes;       // of a record
+  uint64_t number = 0;  // the operator's own: a value of a range, an index into arrays, an ordinal, a branch
+  std::string bytes;    // of a record
   Origin origin;
   std::vector<Row> parts;  // rows of the operator's inputs, or the rows of a batch
 };

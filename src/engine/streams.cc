@@ -118,9 +118,7 @@ class Cycle final : public RowStream {
     for (const RowStreamPtr& place : places_) bytes += place == nullptr ? 0 : place->state_bytes();
     return bytes;
   }
-  std::string where() const override {
-    return turn_ < places_.size() && places_[turn_] != nullptr ? places_[turn_]->where() : std::string();
-  }
+  std::string where() const override { return turn_ < places_.size() && places_[turn_] != nullptr ? places_[turn_]->where() : std::string(); }
 
  private:
   // Moves the turn to a place that has a part, opening the next one where the place is free.

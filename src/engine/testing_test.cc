@@ -1,3 +1,5 @@
+#include "engine/testing.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 #include <random>
 
 #include "base/columns.h"
-#include "engine/testing.h"
 #include "formats/tfrecord_writer.h"
 
 namespace penstock::engine::testing {

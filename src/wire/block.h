@@ -67,7 +67,7 @@ class BlockView {
   const BlockHeader& header() const { return *header_; }
   uint64_t rows() const { return header_->rows; }
   BlockInfo info() const;
-  Cursor cursor(uint64_t row) const;  // of a row; rows() gives the end
+  Cursor cursor(uint64_t row) const;                      // of a row; rows() gives the end
   size_t buffer_count() const { return places_.size(); }  // cursors not counted
   std::span<const std::byte> buffer(size_t i) const { return bytes_.subspan(places_[i].offset, places_[i].length); }
 

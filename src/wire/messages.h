@@ -159,8 +159,8 @@ struct BeatReply {
   uint64_t serial = 0;  // of the beat it answers
   Generation generation{};
   uint32_t lease_ms = 0;
-  std::vector<Grant> grants;   // all grants of this consumer: what is not here is not its own any more
-  std::vector<Grant> revoke;   // give these back: answer with a Finish at the received mark
+  std::vector<Grant> grants;  // all grants of this consumer: what is not here is not its own any more
+  std::vector<Grant> revoke;  // give these back: answer with a Finish at the received mark
   Epoch epoch{};
   bool end = false;         // END of `epoch` for this consumer; tails it still holds are its to deliver as the short batch
   bool epoch_done = false;  // all lanes of `epoch` were delivered
@@ -337,10 +337,10 @@ struct StatusReply {
 
 namespace penstock {
 
-using Message = std::variant<msg::Hello, msg::HelloReply, msg::Failed, msg::Done, msg::Register, msg::Registered, msg::GetDataset, msg::DatasetReply,
-                             msg::Join, msg::Joined, msg::Beat, msg::BeatReply, msg::Leave, msg::WorkerHello, msg::WorkerWelcome, msg::WorkerBeat,
-                             msg::WorkerBeatReply, msg::ListInputs, msg::Inputs, msg::GetJob, msg::JobReply, msg::Open, msg::Credit, msg::CloseLane,
-                             msg::LaneEnded, msg::LaneFailed, msg::Refused, msg::SegmentMade, msg::SegmentGone, msg::Draining, msg::StatusAsk,
-                             msg::StatusReply>;
+using Message =
+    std::variant<msg::Hello, msg::HelloReply, msg::Failed, msg::Done, msg::Register, msg::Registered, msg::GetDataset, msg::DatasetReply, msg::Join,
+                 msg::Joined, msg::Beat, msg::BeatReply, msg::Leave, msg::WorkerHello, msg::WorkerWelcome, msg::WorkerBeat, msg::WorkerBeatReply,
+                 msg::ListInputs, msg::Inputs, msg::GetJob, msg::JobReply, msg::Open, msg::Credit, msg::CloseLane, msg::LaneEnded, msg::LaneFailed,
+                 msg::Refused, msg::SegmentMade, msg::SegmentGone, msg::Draining, msg::StatusAsk, msg::StatusReply>;
 
 }  // namespace penstock

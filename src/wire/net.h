@@ -31,8 +31,8 @@ struct Pace {
 
 struct ConnectParams {
   std::string token{};
-  std::string role{};           // "consumer" | "worker" | "cli"
-  std::string name{};           // host:pid, for people; "" for just that
+  std::string role{};         // "consumer" | "worker" | "cli"
+  std::string name{};         // host:pid, for people; "" for just that
   bool shared_memory = true;  // over a Unix socket: take blocks as shared memory
   Duration timeout = kHelloWithin;
   Pace pace{};

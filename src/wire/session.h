@@ -18,9 +18,9 @@
 
 namespace penstock {
 
-enum class SessionId : uint64_t {};   // unique in this process
-enum class RequestId : uint64_t {};   // 0: not a request
-enum class StreamId : uint32_t {};    // an open lane on one session; 0: the session itself
+enum class SessionId : uint64_t {};  // unique in this process
+enum class RequestId : uint64_t {};  // 0: not a request
+enum class StreamId : uint32_t {};   // an open lane on one session; 0: the session itself
 
 class Session;
 
@@ -54,7 +54,7 @@ class Session {
   virtual const msg::Hello& peer_hello() const = 0;        // on the accepting side
   virtual const msg::HelloReply& hello_reply() const = 0;  // on the connecting side
   virtual bool shares_memory() const = 0;
-  virtual const std::string& peer() const = 0;             // address, for logs
+  virtual const std::string& peer() const = 0;  // address, for logs
 
   virtual void Send(StreamId stream, Message message) = 0;
   // Calls `answer` exactly once: the reply, Deadline, or why the session closed.

@@ -15,7 +15,7 @@ namespace {
 // The strings of the input's one column, and where batches of them end (mid-plan batches are parsed flat).
 struct Records {
   std::vector<std::string_view> strings;
-  std::optional<Column> memory;  // behind the strings, where they had to be evaluated first
+  std::optional<Column> memory;   // behind the strings, where they had to be evaluated first
   std::vector<uint64_t> batches;  // strings in each row; empty: one
 };
 

@@ -42,9 +42,7 @@ class Project final : public Operator {
     }
     return engine::Evaluate(node.input(), rows, wanted);
   }
-  std::string Words() const override {
-    return std::to_string(spec().columns.size()) + " of " + std::to_string(kept_.size()) + " columns";
-  }
+  std::string Words() const override { return std::to_string(spec().columns.size()) + " of " + std::to_string(kept_.size()) + " columns"; }
 
  private:
   std::vector<bool> kept_;  // by column of the input

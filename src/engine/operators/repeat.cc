@@ -52,9 +52,7 @@ class RepeatStream final : public RowStream {
     return skipped;
   }
   uint64_t state_bytes() const override { return current_ == nullptr ? 0 : current_->state_bytes(); }
-  std::string where() const override {
-    return "pass " + std::to_string(pass_) + (current_ == nullptr ? std::string() : ", " + current_->where());
-  }
+  std::string where() const override { return "pass " + std::to_string(pass_) + (current_ == nullptr ? std::string() : ", " + current_->where()); }
 
  private:
   Result<bool> Settle() {

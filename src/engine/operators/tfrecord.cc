@@ -1,11 +1,12 @@
 // tfrecord(files, compression, verify_crc): the records of files, as strings.
+#include "formats/tfrecord.h"
+
 #include <memory>
 
 #include "base/constants.h"
 #include "engine/lanes.h"
 #include "engine/operators/operators.h"
 #include "engine/streams.h"
-#include "formats/tfrecord.h"
 #include "plan/attrs.h"
 #include "storage/file.h"
 
