@@ -37,7 +37,7 @@ def test_an_unreachable_dispatcher_is_named_within_the_deadline() -> None:
     assert time.monotonic() - begin < 3
 
 
-@pytest.mark.parametrize("address", ["penstock://", "nonsense", "host:port", "http://a:1"])
+@pytest.mark.parametrize("address", ["penstock://", "host:port", "http://a:1"])
 def test_an_address_that_is_none_is_refused_by_name(address: str) -> None:
     with pytest.raises(penstock.Invalid, match=address.rsplit("/", maxsplit=1)[-1] or "penstock"):
         penstock.connect(address, timeout=0.5)
@@ -105,9 +105,9 @@ def test_a_peer_that_says_nothing_is_cut_off(start_cluster: StartCluster) -> Non
 def test_no_worker_says_what_is_waited_for(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=0)
     begin = time.monotonic()
-    with pytest.raises((penstock.Stalled, penstock.Deadline, penstock.Unavailable), match="worker"):
-        _read(Dataset.from_range(5), cluster.address, timeout=1.0)
-    assert time.monotonic() - begin < 10
+    with pytest.raises(penstock.Unavailable, match="penstock worker --dispatcher"):
+        _read(Dataset.from_range(5), cluster.address)
+    assert time.monotonic() - begin < 45
 
 
 def test_joining_a_finished_job_is_an_error(start_cluster: StartCluster) -> None:
