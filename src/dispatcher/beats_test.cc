@@ -232,5 +232,21 @@ TEST(Status, ShowsJobsAndWorkers) {
   EXPECT_EQ(status.workers.size(), 1u);
 }
 
+TEST(Epochs, ALoopThatSkipsOneIsGrantedTheNext) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.epochs = 3;
+  Scripted a(h.JoinOk(join, LayoutOf(2)));
+  a.Hold(h, 1);
+  ASSERT_EQ(a.reply.grants.size(), 1u);
+  const msg::Grant held = a.reply.grants[0];
+  a.beat.epoch = Epoch{2};  // two breaks between two beats
+  a.Finish(h, held, {1, 0}, false, 6, true);
+  for (int beats = 0; beats < 3 && a.reply.grants.empty(); ++beats) a.Hold(h, 6, true);
+  ASSERT_EQ(a.reply.grants.size(), 2u);
+  EXPECT_EQ(a.reply.grants[0].range.lane.epoch, Epoch{2});
+}
+
 }  // namespace
 }  // namespace penstock::dispatcher

@@ -35,15 +35,25 @@ class Settler {
 
   // ---- epochs
   void OpenEpochs() {
+    bool live = false;
+    bool all_past = true;
     for (const auto& [id, consumer] : job_.members) {
-      if (consumer.expired || consumer.ended || consumer.epoch < job_.first_open) continue;
-      if (Raw(consumer.epoch) > Raw(job_.first_open) + 1 || job_.open.contains(consumer.epoch)) continue;
-      if (job_.epochs != 0 && Raw(consumer.epoch) >= job_.epochs) continue;
-      auto& state = job_.open.emplace(consumer.epoch, EpochState(consumer.epoch, job_.shape())).first->second;
-      if (job_.mode != Mode::kReplicated) state.AddReplica(ReplicaId{0}, WorkerId{});
-      for (const Replica& replica : job_.replicas) state.AddReplica(replica.replica, replica.worker);
-      changes_.epochs.insert(consumer.epoch);
+      if (consumer.expired) continue;
+      live = true;
+      all_past = all_past && consumer.epoch > job_.first_open;
+      if (consumer.ended || consumer.epoch < job_.first_open || Raw(consumer.epoch) > Raw(job_.first_open) + 1) continue;
+      OpenEpoch(consumer.epoch);
     }
+    // Every loop has skipped it: opened, it is dropped and counted, and the next one can be granted.
+    if (live && all_past) OpenEpoch(job_.first_open);
+  }
+
+  void OpenEpoch(Epoch epoch) {
+    if (job_.open.contains(epoch) || (job_.epochs != 0 && Raw(epoch) >= job_.epochs)) return;
+    auto& state = job_.open.emplace(epoch, EpochState(epoch, job_.shape())).first->second;
+    if (job_.mode != Mode::kReplicated) state.AddReplica(ReplicaId{0}, WorkerId{});
+    for (const Replica& replica : job_.replicas) state.AddReplica(replica.replica, replica.worker);
+    changes_.epochs.insert(epoch);
   }
 
   // Lanes of an epoch are granted when all of the one before was, and at most two epochs are open.
