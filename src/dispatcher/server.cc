@@ -64,6 +64,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   std::vector<Send> sends_;
   std::vector<Ask> asks_;
   bool flush_set_ = false;
+  bool over_ = false;
   TimePoint flushed_{};
 
   std::mutex mutex_;
@@ -112,7 +113,9 @@ void DispatcherServer::Impl::OnClosed(Session& session, const Status& why) {
   Feed(SessionClosed{id});
 }
 
+// After a failed commit the core knows what the store does not: nothing that rests on it may be stored or answered.
 void DispatcherServer::Impl::Feed(const Event& event) {
+  if (over_) return;
   core_.On(Clock::System().Now(), event, actions_);
   Take(actions_);
   FlushSoon();
@@ -122,7 +125,8 @@ void DispatcherServer::Impl::Take(Actions& actions) {
   for (Write& write : actions.persist) writes_[std::move(write.key)] = std::move(write.value);
   for (Send& send : actions.sends) sends_.push_back(std::move(send));
   for (Ask& ask : actions.asks) asks_.push_back(std::move(ask));
-  for (const LogLine& line : actions.log) Log(line.level == LogLine::Level::kWarn ? LogLevel::kWarn : LogLevel::kInfo, "dispatcher.news", {{"what", line.text}});
+  for (const LogLine& line : actions.log)
+    Log(line.level == LogLine::Level::kWarn ? LogLevel::kWarn : LogLevel::kInfo, "dispatcher.news", {{"what", line.text}});
   if (actions.timer.has_value()) {
     core_timer_.After(*actions.timer - Clock::System().Now(), [this] { Feed(TimerFired{}); });
   }
@@ -142,6 +146,7 @@ void DispatcherServer::Impl::FlushSoon() {
 
 void DispatcherServer::Impl::Flush() {
   flush_set_ = false;
+  if (over_) return;
   if (!writes_.empty()) {
     std::vector<Write> batch;
     for (auto& [key, value] : writes_) batch.push_back({key, std::move(value)});
@@ -181,6 +186,7 @@ void DispatcherServer::Impl::AskWorker(const Ask& ask) {
 
 void DispatcherServer::Impl::End(Status why) {
   if (!why.ok()) LogError("dispatcher.failed", {{"why", why.ToString()}});
+  over_ = true;
   core_timer_.Cancel();
   flush_timer_.Cancel();
   listener_.reset();
