@@ -96,8 +96,9 @@ void ClientCore::FailReader(Status status) {
 void ClientCore::Apply(const msg::BeatReply& reply) {
   if (phase_ != Phase::kReading || reply.serial < answered_ || reply.serial > serial_) return;
   if (reply.generation != job_.generation) {
-    return FailReader(Status(Code::kStale, "job '" + job_.job_name + "' was restored (generation " + std::to_string(Raw(reply.generation)) + ", this reader has " +
-                                               std::to_string(Raw(job_.generation)) + "); make a new reader to go on from the restored position"));
+    return FailReader(Status(Code::kStale, "job '" + job_.job_name + "' was restored (generation " + std::to_string(Raw(reply.generation)) +
+                                               ", this reader has " + std::to_string(Raw(job_.generation)) +
+                                               "); make a new reader to go on from the restored position"));
   }
   answered_ = reply.serial;
   waiting_for_ = reply.waiting_for;
@@ -117,9 +118,13 @@ void ClientCore::AcknowledgeFinishes(const msg::BeatReply& reply) {
   std::set<GrantName> listed;
   for (const msg::Grant& grant : reply.grants) listed.insert(NameOf(grant));
   for (const msg::Grant& grant : reply.revoke) listed.insert(NameOf(grant));
+  // Once the lease was over the grant may have been taken away before its Finish came: its rows may come again.
+  const bool revived = now_ > lease_until_;
   std::erase_if(finishes_, [&](const auto& item) {
     const auto& [name, finish] = item;
-    return finish.carried != 0 && finish.carried <= reply.serial && !listed.contains(name);
+    const bool settled = finish.carried != 0 && finish.carried <= reply.serial && !listed.contains(name);
+    if (settled && revived) gone_[name] = finish.finish.upto;
+    return settled;
   });
 }
 
@@ -130,7 +135,8 @@ void ClientCore::TakeGrants(const msg::BeatReply& reply) {
   for (const msg::Grant& grant : reply.grants) {
     const GrantName name = NameOf(grant);
     listed.insert(name);
-    if (!revoked.contains(name) && !lanes_.contains(name) && !finishes_.contains(name)) AddGrant(grant);
+    // What a reply to an earlier epoch's beat grants is of no use any more: the next reply revokes it.
+    if (reply.epoch == epoch_ && !revoked.contains(name) && !lanes_.contains(name) && !finishes_.contains(name)) AddGrant(grant);
   }
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
     if (listed.contains(lane->first) || lane->second.dropped) continue;
@@ -144,15 +150,24 @@ void ClientCore::AddGrant(const msg::Grant& grant) {
   Lane lane;
   lane.to = grant.range.to;
   lane.pinned = grant.worker;
-  lane.arrived = grant.range.from;
-  if (auto known = gone_.find(name); known != gone_.end()) {
-    lane.arrived = known->second;
-    gone_.erase(known);
-  }
+  lane.arrived = Delivered(name, grant.range.from);
+  if (lane.arrived.seq >= lane.to) return Finish(name, lane.arrived, false);
   lane.mark.grant = name;
   lane.mark.received = lane.mark.asked = lane.arrived;
   Do(action::ShelfAdd{name, lane.arrived, epoch_});
   lanes_.emplace(name, std::move(lane));
+}
+
+// Where this reader goes on in a lane that it had before. A lease that ran out gives rows back from an older mark, at a higher fence: what the
+// loop has it is not given again.
+Cursor ClientCore::Delivered(const GrantName& grant, Cursor from) const {
+  const auto follow = [&](const GrantName& earlier, Cursor received) {
+    if (earlier.lane == grant.lane && earlier.from <= from.seq) from = std::max(from, received);
+  };
+  const GrantName first{grant.lane, 0, Fence{}};
+  for (auto at = gone_.lower_bound(first); at != gone_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second);
+  for (auto at = lanes_.lower_bound(first); at != lanes_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second.mark.received);
+  return from;
 }
 
 void ClientCore::AnswerRevokes(const msg::BeatReply& reply) {

@@ -71,9 +71,9 @@ struct Close {};  // after Shelf::Close and its progress
 struct Timer {};
 }  // namespace event
 
-using ClientEvent = std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp, event::WorkerDown,
-                                 event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, Progress, event::StartEpoch, event::Close,
-                                 event::Timer>;
+using ClientEvent =
+    std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp, event::WorkerDown,
+                 event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, Progress, event::StartEpoch, event::Close, event::Timer>;
 
 // ---- what to do, in this order
 namespace action {
@@ -134,9 +134,9 @@ struct SetTimer {  // one timer; a later one replaces it
 };
 }  // namespace action
 
-using ClientAction = std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd,
-                                  action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShrinkTail, action::ShelfRemove, action::ShelfLease, action::ShelfEndEpoch,
-                                  action::Fail, action::Release, action::SetTimer>;
+using ClientAction = std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob,
+                                  action::ShelfAdd, action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShrinkTail, action::ShelfRemove,
+                                  action::ShelfLease, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;
@@ -178,23 +178,23 @@ class ClientCore {
   enum class LaneState : uint8_t { kSpare, kConnecting, kOpen, kBackoff, kEnded };
   struct Lane {
     Seq to = kLaneEnd;
-    WorkerId pinned{};     // replicated: the one worker that may serve it
+    WorkerId pinned{};  // replicated: the one worker that may serve it
     LaneState state = LaneState::kSpare;
-    WorkerId worker{};     // kConnecting, kOpen
-    LaneStream stream{};   // kOpen
-    Cursor arrived;        // rows before it are on the shelf or delivered
+    WorkerId worker{};    // kConnecting, kOpen
+    LaneStream stream{};  // kOpen
+    Cursor arrived;       // rows before it are on the shelf or delivered
     Mark mark;
     LaneCredit credit;
     bool lane_ended = false;
     bool opened_before = false;
-    bool shrunk = false;           // its tail does not hold a block any more
-    bool leaving = false;          // off the shelf; its last mark is to come
-    bool dropped = false;          // the dispatcher does not list it any more: no Finish
-    std::set<WorkerId> tried;      // refused or failed, until the backoff clears them
+    bool shrunk = false;       // its tail does not hold a block any more
+    bool leaving = false;      // off the shelf; its last mark is to come
+    bool dropped = false;      // the dispatcher does not list it any more: no Finish
+    std::set<WorkerId> tried;  // refused or failed, until the backoff clears them
     TimePoint retry_at{};
     uint32_t attempts = 0;
     Status last_error;
-    Status permanent;              // one worker's word; another's makes it true
+    Status permanent;  // one worker's word; another's makes it true
   };
   struct BlockOut {
     GrantName grant;
@@ -238,6 +238,7 @@ class ClientCore {
   void TakeGrants(const msg::BeatReply& reply);
   void AcknowledgeFinishes(const msg::BeatReply& reply);
   void AddGrant(const msg::Grant& grant);
+  Cursor Delivered(const GrantName& grant, Cursor from) const;
   void ApplyMark(const Mark& mark);
   void Finish(const GrantName& grant, Cursor upto, bool ended);
   News CurrentNews() const;
@@ -301,7 +302,7 @@ class ClientCore {
   Lanes lanes_;
   std::map<LaneStream, GrantName> streams_;
   std::map<GrantName, FinishOut> finishes_;
-  std::map<GrantName, Cursor> gone_;  // not listed for a while: where to go on if they come back
+  std::map<GrantName, Cursor> gone_;  // taken away: where to go on if their rows come back
   std::map<Handle, BlockOut> blocks_;
   WorkerBook workers_;
   uint64_t largest_block_ = 0;

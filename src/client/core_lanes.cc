@@ -160,8 +160,8 @@ void ClientCore::LaneOver(Lanes::iterator at, const msg::LaneEnded& ended) {
   if (lane.credit.unreturned > 0) Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{lane.credit.unreturned, {}}});
   CloseStream(at, false);
   if (ended.end < lane.arrived || (!ended.lane_ended && ended.end.seq < lane.to)) {
-    return LaneTrouble(at, Status(Code::kInternal, ToString(at->first.lane) + " was said to end at row " + std::to_string(ended.end.seq) + ", and it goes on to " +
-                                                       std::to_string(std::max(lane.arrived.seq, lane.to))));
+    return LaneTrouble(at, Status(Code::kInternal, ToString(at->first.lane) + " was said to end at row " + std::to_string(ended.end.seq) +
+                                                       ", and it goes on to " + std::to_string(std::max(lane.arrived.seq, lane.to))));
   }
   lane.state = LaneState::kEnded;
   lane.arrived = ended.end;
@@ -205,8 +205,9 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
   if (info.first > lane.arrived || info.end.seq > lane.to) {
     LetGo(arrived.block.handle);
     CloseStream(at, true);
-    return LaneTrouble(at, Status(Code::kInternal, ToString(at->first.lane) + " came with rows " + std::to_string(info.first.seq) + " to " +
-                                                       std::to_string(info.end.seq) + " where row " + std::to_string(lane.arrived.seq) + " was next"));
+    return LaneTrouble(at,
+                       Status(Code::kInternal, ToString(at->first.lane) + " came with rows " + std::to_string(info.first.seq) + " to " +
+                                                   std::to_string(info.end.seq) + " where row " + std::to_string(lane.arrived.seq) + " was next"));
   }
   lane.attempts = 0;
   lane.tried.clear();
@@ -234,7 +235,8 @@ void ClientCore::Apply(const event::Freed& freed) {
   counts_.held_bytes -= out.bytes;
   if (out.released) released_bytes_ -= out.bytes;
   const auto lane = lanes_.find(out.grant);
-  if (lane != lanes_.end()) lane->second.credit.held -= out.bytes;
+  // A grant that went and came back does not hold what came before.
+  if (lane != lanes_.end()) lane->second.credit.held -= std::min(lane->second.credit.held, out.bytes);
   if (lane != lanes_.end() && lane->second.state == LaneState::kOpen && lane->second.stream == out.stream) {
     lane->second.credit.unreturned += out.bytes;
     return FeedCredit(lane);
@@ -306,7 +308,9 @@ std::string ClientCore::WaitingFor() const {
     if (lane.state == LaneState::kOpen) return what + " from " + workers_.Name(lane.worker);
     if (lane.state == LaneState::kConnecting) return workers_.Name(lane.worker) + " to take " + what;
     const std::string why = lane.last_error.ok() ? "" : " (" + lane.last_error.message() + ")";
-    words = lane.state == LaneState::kBackoff ? "a worker that takes " + what + why : workers_.Any(lane.pinned) ? "a worker for " + what + why : "a worker to be there" + why;
+    words = lane.state == LaneState::kBackoff ? "a worker that takes " + what + why
+            : workers_.Any(lane.pinned)       ? "a worker for " + what + why
+                                              : "a worker to be there" + why;
   }
   if (!words.empty()) return words;
   if (!dispatcher_up_) return waiting_for_.empty() ? "the dispatcher" : waiting_for_;

@@ -372,7 +372,7 @@ TEST(ClientCore, ARevokeIsAnsweredAtTheReceivedMarkAndNothingMoreIsDelivered) {
   EXPECT_EQ(shell.opens.size(), 1u);
 }
 
-TEST(ClientCore, ALaneThatComesBackUnderTheSameFenceGoesOnWhereItWas) {
+TEST(ClientCore, ALaneThatComesBackGoesOnWhereItWas) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1)});
   shell.Grant({GrantOf(0)});
@@ -382,8 +382,28 @@ TEST(ClientCore, ALaneThatComesBackUnderTheSameFenceGoesOnWhereItWas) {
   EXPECT_EQ(shell.NextRows(), 0u);
   shell.Grant({GrantOf(0)});
   EXPECT_EQ(shell.OpenOf(0).open.range.from, (Cursor{2, 0}));
-  shell.Grant({GrantOf(0, 0, 2)});  // another fence: another grant, from its own beginning
-  EXPECT_EQ(shell.OpenOf(0).open.range.from, (Cursor{0, 0}));
+  shell.Grant({GrantOf(0, 0, 2)});  // another fence, from an older mark: the loop has its first rows
+  EXPECT_EQ(shell.OpenOf(0).open.range.from, (Cursor{2, 0}));
+}
+
+TEST(ClientCore, RowsThatWereDeliveredBeforeTheLeaseRanOutAreNotDeliveredAgain) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0, 0, 1, 4), GrantOf(1)});
+  shell.Do(event::DispatcherDown{Status(Code::kUnavailable, "gone")});
+  shell.Block(shell.OpenOf(0).stream, 0, 4);
+  shell.End(shell.OpenOf(0).stream, 4, false);
+  shell.Block(shell.OpenOf(1).stream, 0, 4);
+  for (int batch = 0; batch < 4; ++batch) EXPECT_EQ(shell.NextRows(), 2u);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  shell.Pass(kDispatcherLease + 1s);
+  shell.Do(event::DispatcherUp{});
+  shell.Grant({GrantOf(0, 0, 2, 4), GrantOf(1, 0, 2)});  // taken back from the marks of the last beat that came
+  EXPECT_EQ(shell.OpenOf(0).open.fence, Fence{1}) << "nothing is left of it";
+  EXPECT_EQ(shell.OpenOf(1).open.fence, Fence{2});
+  EXPECT_EQ(shell.OpenOf(1).open.range.from, (Cursor{4, 0}));
+  ASSERT_FALSE(shell.beats.back().finished.empty());
+  EXPECT_EQ(shell.beats.back().finished[0].upto, (Cursor{4, 0}));
 }
 
 TEST(ClientCore, AnOverLeaseStopsDeliveryAndAReplyRevivesIt) {

@@ -19,9 +19,7 @@ class RemoteReader final : public Reader {
   RemoteReader(std::shared_ptr<ReaderIo> io, msg::Joined joined)
       : stamp_(io->hub().stamp()), io_(std::move(io)), joined_(std::move(joined)), epoch_(joined_.epoch), batcher_(joined_.layout) {}
 
-  ~RemoteReader() override {
-    Close();
-  }
+  ~RemoteReader() override { Close(); }
 
   Result<std::optional<Batch>> Next(milliseconds wait) override {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
@@ -78,6 +76,9 @@ class RemoteReader final : public Reader {
     std::vector<SlicedBlock> sliced;
     for (const Slice& slice : slices) sliced.push_back({slice, io_->blocks().Get(slice.handle)});
     io_->shelf().Claimed();
+    // Closing lets go of all blocks, also while another thread takes them.
+    const bool gone = std::any_of(sliced.begin(), sliced.end(), [](const SlicedBlock& slice) { return slice.block == nullptr; });
+    if (gone) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
     // A loop that keeps its batches would use up the credit of lanes that have to go on: it gets copies of its own. So does one that was not
     // seen to let go of any yet.
     const bool own = io_->loop_keeps() || batcher_.dropped() == 0;
