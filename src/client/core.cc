@@ -37,6 +37,7 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
   if (phase_ == Phase::kReading) {
     OpenLanes();
     FeedStarved();
+    TellWaits();
     BeatIfDue();
   }
   if (phase_ == Phase::kJoining || phase_ == Phase::kReading) SetTimerIfChanged();
@@ -350,7 +351,7 @@ TimePoint ClientCore::NextWake() const {
   }
   // Unreachable workers matter only to lanes that have no place.
   const bool unplaced = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.state == LaneState::kSpare; });
-  if (const auto retry = workers_.NextRetry(); retry && unplaced) earlier(*retry);
+  if (const auto retry = workers_.NextRetry(now_); retry && unplaced) earlier(*retry);
   return wake;
 }
 

@@ -188,6 +188,7 @@ class ClientCore {
     bool lane_ended = false;
     bool opened_before = false;
     bool shrunk = false;       // its tail does not hold a block any more
+    bool told_waits = false;   // that its loop waits, since its last block
     bool leaving = false;      // off the shelf; its last mark is to come
     bool dropped = false;      // the dispatcher does not list it any more: no Finish
     std::set<WorkerId> tried;  // refused or failed, until the backoff clears them
@@ -266,6 +267,7 @@ class ClientCore {
   void LaneOver(Lanes::iterator lane, const msg::LaneEnded& ended);
   void FeedCredit(Lanes::iterator lane);
   void FeedStarved();
+  void TellWaits();
   uint64_t RoomFor(const Lane& lane) const;
   void LetGo(Handle handle);
   Lanes::iterator ByStream(LaneStream stream);

@@ -113,6 +113,7 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   lane.stream = LaneStream{++options_.streams->last};
   streams_[lane.stream] = at->first;
   lane.credit.outstanding = 0;
+  lane.told_waits = false;
   const uint64_t credit = std::max<uint64_t>(RoomFor(lane), 1);
   lane.credit.outstanding = static_cast<int64_t>(credit);
   msg::Open open;
@@ -213,6 +214,7 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
   lane.tried.clear();
   if (info.end <= lane.arrived) return LetGo(arrived.block.handle);
   lane.arrived = info.end;
+  lane.told_waits = false;
   loop_waits_ = false;  // it will say so again if this was not enough
   Do(action::ShelfPut{at->first, arrived.block});
   FeedCredit(at);
@@ -290,6 +292,16 @@ void ClientCore::FeedStarved() {
   FailReader(Status(Code::kTooLarge, "a batch of " + std::to_string(job_.layout.batch) + " rows does not fit this reader's memory of " +
                                          std::to_string(options_.memory) + " bytes (" + std::to_string(counts_.held_bytes) +
                                          " are held and it is not whole); raise memory, or make the batch smaller"));
+}
+
+// A worker that lends its memory reads ahead only for loops that it saw reading, and sends no block that its credit does not cover; but a loop
+// that has rows of each lane and a batch of none lets go of nothing, and how large the next block is only the worker knows.
+void ClientCore::TellWaits() {
+  if (!loop_waits_) return;
+  for (auto& [name, lane] : lanes_) {
+    if (lane.state != LaneState::kOpen || lane.credit.held + lane.credit.unreturned == 0 || std::exchange(lane.told_waits, true)) continue;
+    Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{.bytes = 0, .waits = true}});
+  }
 }
 
 bool ClientCore::Expects(LaneStream stream) const {

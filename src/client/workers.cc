@@ -89,10 +89,11 @@ std::vector<WorkerId> WorkerBook::Order(JobId job, const LaneKey& lane, WorkerId
   return order;
 }
 
-std::optional<TimePoint> WorkerBook::NextRetry() const {
+std::optional<TimePoint> WorkerBook::NextRetry(TimePoint now) const {
   std::optional<TimePoint> next;
   for (const auto& [id, entry] : workers_) {
     if (!entry.listed || entry.link != Link::kNone || entry.failures == 0) continue;
+    if (entry.retry_at <= now) continue;  // it was looked at, and nobody wanted it
     if (!next || entry.retry_at < *next) next = entry.retry_at;
   }
   return next;

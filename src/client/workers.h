@@ -36,7 +36,7 @@ class WorkerBook {
   // Those that may take the lane now, by rendezvous hash of (job, lane, worker): every consumer finds the same order, and a worker that
   // comes or goes moves only its own lanes. `pinned` alone where the lane is bound to one.
   std::vector<WorkerId> Order(JobId job, const LaneKey& lane, WorkerId pinned, TimePoint now) const;
-  std::optional<TimePoint> NextRetry() const;
+  std::optional<TimePoint> NextRetry(TimePoint now) const;
   // Listed, not draining and, if `pinned`, that one: whether there is anybody to wait for.
   bool Any(WorkerId pinned) const;
   // All with a link; at close.

@@ -152,6 +152,7 @@ std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtf
 uint64_t EpochState::DropUnwanted() {
   uint64_t dropped = std::erase_if(pool_, [](const auto& item) { return item.second.origin == Origin::kBroken; });
   for (ReplicaState& replica : replicas_) {
+    if (replica.dropped) continue;
     dropped += LanesLeft(replica, shape_.lanes, Ranged());
     if (!Ranged()) replica.watermark = shape_.lanes;
     for (RangedLane& lane : replica.ranged) lane.ended = true;

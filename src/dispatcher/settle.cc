@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint32_t kRangesEach = 2;  // a range past the lane's end costs an open: no more than this ahead
 
-bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence; }
+// It may be dead: not heard of for a while, or its connection ended and it has not come back.
+bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence || consumer.session == SessionId{}; }
 
 // One round over one job.
 class Settler {
@@ -35,48 +36,53 @@ class Settler {
 
   // ---- epochs
   void OpenEpochs() {
-    bool live = false;
-    bool all_past = true;
     for (const auto& [id, consumer] : job_.members) {
-      if (consumer.expired) continue;
-      live = true;
-      all_past = all_past && consumer.epoch > job_.first_open;
-      if (consumer.ended || consumer.epoch < job_.first_open || Raw(consumer.epoch) > Raw(job_.first_open) + 1) continue;
-      OpenEpoch(consumer.epoch);
+      if (consumer.expired || consumer.ended || consumer.epoch < job_.first_open || job_.open.contains(consumer.epoch)) continue;
+      if (TooFarAhead(consumer.epoch) || (job_.epochs != 0 && Raw(consumer.epoch) >= job_.epochs)) continue;
+      auto& state = job_.open.emplace(consumer.epoch, EpochState(consumer.epoch, job_.shape())).first->second;
+      if (job_.mode != Mode::kReplicated) state.AddReplica(ReplicaId{0}, WorkerId{});
+      for (const Replica& replica : job_.replicas) state.AddReplica(replica.replica, replica.worker);
+      changes_.epochs.insert(consumer.epoch);
     }
-    // Every loop has skipped it: opened, it is dropped and counted, and the next one can be granted.
-    if (live && all_past) OpenEpoch(job_.first_open);
   }
 
-  void OpenEpoch(Epoch epoch) {
-    if (job_.open.contains(epoch) || (job_.epochs != 0 && Raw(epoch) >= job_.epochs)) return;
-    auto& state = job_.open.emplace(epoch, EpochState(epoch, job_.shape())).first->second;
-    if (job_.mode != Mode::kReplicated) state.AddReplica(ReplicaId{0}, WorkerId{});
-    for (const Replica& replica : job_.replicas) state.AddReplica(replica.replica, replica.worker);
-    changes_.epochs.insert(epoch);
+  // At most two epochs are read at a time. One that nobody reads any more does not count: what is left of it is with those who have gone on.
+  bool TooFarAhead(Epoch epoch) {
+    size_t behind = 0;
+    for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) behind += Readers(Epoch{e}).empty() ? 0 : 1;
+    return behind > 1;
   }
 
-  // Lanes of an epoch are granted when all of the one before was, and at most two epochs are open.
-  bool Grantable(Epoch epoch) const {
+  // Lanes of an epoch are granted when all of those before were. One that every loop has left before it began is not there at all.
+  bool Grantable(Epoch epoch) {
     for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) {
       auto it = job_.open.find(Epoch{e});
-      if (it == job_.open.end() || !it->second.AllGranted()) return false;
+      if (it == job_.open.end() ? !Readers(Epoch{e}).empty() : !it->second.AllGranted()) return false;
     }
-    return Raw(epoch) <= Raw(job_.first_open) + 1;
+    return !TooFarAhead(epoch);
   }
 
   void Retire() {
-    while (!job_.open.empty() && job_.open.begin()->first == job_.first_open && job_.open.begin()->second.Done()) {
+    while (Over(job_.first_open)) {
       const Epoch done = job_.first_open;
       for (auto& [id, consumer] : job_.members) {
         if (consumer.epoch == done) Finished(consumer);
       }
-      job_.open.erase(done);
+      if (job_.open.erase(done) == 0) job_.dropped += job_.shape().lanes;
       job_.first_open = Epoch{Raw(done) + 1};
       changes_.epochs.insert(done);
       changes_.job = true;
       OpenEpochs();
     }
+  }
+
+  bool Over(Epoch epoch) {
+    if (auto state = job_.open.find(epoch); state != job_.open.end()) return state->second.Done();
+    return Readers(epoch).empty() && SomebodyBeyond(epoch);
+  }
+
+  bool SomebodyBeyond(Epoch epoch) const {
+    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return !item.second.expired && item.second.epoch > epoch; });
   }
 
   void Finished(Consumer& consumer) {
@@ -119,10 +125,7 @@ class Settler {
 
   // ---- grants
   void DropUnwanted(EpochState& state) {
-    if (!Readers(state.epoch()).empty()) return;
-    const bool passed = std::any_of(job_.members.begin(), job_.members.end(),
-                                    [&](const auto& item) { return !item.second.expired && item.second.epoch > state.epoch(); });
-    if (!passed) return;
+    if (!Readers(state.epoch()).empty() || !SomebodyBeyond(state.epoch())) return;
     const uint64_t dropped = state.DropUnwanted();
     if (dropped == 0) return;
     job_.dropped += dropped;

@@ -86,9 +86,9 @@ Status TakeBody(const fb::Open& in, msg::Open& out) {
   return Take(in.range(), out.range);
 }
 
-Offset<fb::Credit> PutBody(Builder& b, const msg::Credit& m) { return fb::CreateCredit(b, m.bytes, b.CreateVector(m.freed)); }
+Offset<fb::Credit> PutBody(Builder& b, const msg::Credit& m) { return fb::CreateCredit(b, m.bytes, b.CreateVector(m.freed), m.waits); }
 Status TakeBody(const fb::Credit& in, msg::Credit& out) {
-  out = {in.bytes(), Numbers(in.freed())};
+  out = {in.bytes(), Numbers(in.freed()), in.waits()};
   return {};
 }
 

@@ -253,7 +253,8 @@ struct Open {
 };
 struct Credit {  // a worker sends what it covers, or one larger block when all before was credited again; comes for ended lanes, too
   uint64_t bytes = 0;
-  std::vector<uint64_t> freed;  // extents that may be reused: segment << 40 | offset / 64
+  std::vector<uint64_t> freed{};  // extents that may be reused: segment << 40 | offset / 64
+  bool waits = false;             // the loop waits, and what came of this lane is not enough for it
   friend bool operator==(const Credit&, const Credit&) = default;
 };
 struct CloseLane {

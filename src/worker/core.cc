@@ -39,7 +39,8 @@ void WorkerCore::State::On(TimePoint now, const Event& event, Actions& out) {
 
 // What was waited for is looked at once an event, after it: no move on the tables ever starts another in its middle.
 void WorkerCore::State::Settle() {
-  while (runs_moved_ || room_freed_) {
+  while (runs_moved_ || room_freed_ || !began_reading_.empty()) {
+    if (!began_reading_.empty()) WorkForReaders();
     if (std::exchange(runs_moved_, false)) AdmitAll(wait_range_);
     if (std::exchange(room_freed_, false)) {
       AdmitAll(wait_room_);
@@ -79,7 +80,25 @@ void WorkerCore::State::SawReading(const ConsumerKey& key, bool let_go) {
   const auto consumer = consumers_.find(key);
   const auto session = sessions_.find(key.first);
   if (consumer == consumers_.end() || session == sessions_.end()) return;
-  if (let_go == session->second.shares_memory) consumer->second.reads = true;
+  if (let_go == session->second.shares_memory) StartsReading(key);
+}
+
+void WorkerCore::State::StartsReading(const ConsumerKey& key) {
+  const auto consumer = consumers_.find(key);
+  if (consumer == consumers_.end() || std::exchange(consumer->second.reads, true)) return;
+  began_reading_.insert(key);
+}
+
+// Its lanes may read ahead from now on; those that had used their reserve stood still.
+void WorkerCore::State::WorkForReaders() {
+  const std::set<ConsumerKey> began = std::exchange(began_reading_, {});
+  std::vector<LaneNo> lanes;
+  for (const auto& [no, lane] : lanes_) {
+    if (began.contains(lane.consumer())) lanes.push_back(no);
+  }
+  for (const LaneNo no : lanes) {
+    if (OpenLane* lane = Find(no)) Work(*lane);
+  }
 }
 
 // ---- consumers
@@ -129,6 +148,8 @@ void WorkerCore::State::OnCredit(SessionId session_id, StreamId stream, const ms
   Charge(lane.consumer(), 0, std::min(credit.bytes, lane.uncredited));
   lane.uncredited -= std::min(credit.bytes, lane.uncredited);
   SawReading(lane.consumer(), false);
+  lane.waits = lane.waits || credit.waits;
+  if (credit.waits) StartsReading(lane.consumer());
   Flush(lane);
   if (OpenLane* still = Find(no)) Work(*still);
 }

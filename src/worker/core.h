@@ -6,7 +6,8 @@
 // asked, with a cap a job, and only for consumers that were seen to read. An open that does not fit is Refused with Busy; if its consumer has
 // no other lane here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and are opened again later.
 //
-// Sending. A block goes out if the lane's credit covers it, or if credit is left and nothing of the lane is out: then it may be larger.
+// Sending. A block goes out if the lane's credit covers it; or if credit is left, and nothing of the lane is out or its loop waits: then it
+// may be larger.
 //
 // Ranges. The run of a lane that reached the end of a range is parked, and goes on with the open whose cursor it stands at. An open that a run
 // of its lane has yet to reach waits for it, and gets a run of its own when that one has not moved for half a second.

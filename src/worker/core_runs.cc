@@ -145,17 +145,18 @@ void WorkerCore::State::OnOver(Run& run, const LaneOver& over) {
 
 void WorkerCore::State::OnStepFailed(Run& run, const Status& error) { Fail(lanes_.at(run.lane), error); }
 
-// Sends what credit covers; where nothing of the lane is out, credit of any size lets one block go. Ends the lane after its last.
+// Sends what credit covers; where nothing of the lane is out, or its loop waits, credit of any size lets one block go. Ends the lane after its last.
 void WorkerCore::State::Flush(OpenLane& lane) {
   while (!lane.ready.empty()) {
     const BlockToken& block = lane.ready.front();
     const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
-    if (!covered && (lane.credit <= 0 || lane.uncredited > 0)) return;
+    if (!covered && (lane.credit <= 0 || (lane.uncredited > 0 && !lane.waits))) return;
     Do(SendBlock{lane.session, lane.stream, block.handle});
     sent_.emplace(block.handle, SentBlock{HolderOf(lane.no), block.charge, lane.consumer()});
     --ready_blocks_;
     lane.credit -= static_cast<int64_t>(block.info.bytes);
     lane.uncredited += block.info.bytes;
+    lane.waits = false;
     lane.rows += block.info.rows;
     rows_ += block.info.rows;
     bytes_ += block.info.bytes;

@@ -39,6 +39,7 @@ struct OpenLane {
   TaskId task{};    // kReading
   int64_t credit = 0;
   uint64_t uncredited = 0;  // sent, and no credit came back
+  bool waits = false;       // its loop said so, and no block was sent since
   uint64_t rows = 0;        // sent
   uint64_t reserve = 0;     // of a block, when it began to read
   std::deque<BlockToken> ready{};
@@ -112,6 +113,8 @@ class WorkerCore::State {
   void Handle(const DrainAsked& event);
   void Handle(const TimerFired& event);
   void OnCredit(SessionId session, StreamId stream, const msg::Credit& credit);
+  void StartsReading(const ConsumerKey& key);
+  void WorkForReaders();
   void OnBeatReply(const msg::WorkerBeatReply& reply);
   void SendHello();
   void SendBeat();
@@ -190,6 +193,7 @@ class WorkerCore::State {
   uint32_t abandoned_ = 0;   // runs whose lane is gone and whose last step is still out
   bool room_freed_ = false;  // what happened in this event that others wait for
   bool runs_moved_ = false;
+  std::set<ConsumerKey> began_reading_;
   uint64_t rows_ = 0;
   uint64_t bytes_ = 0;
 

@@ -1,0 +1,80 @@
+// A worker in the simulator: its core over lanes that are nothing but row numbers. A restart is another worker.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "sim/dispatcher_node.h"
+#include "sim/scenario.h"
+#include "sim/world.h"
+#include "worker/core.h"
+
+namespace penstock::sim {
+
+class WorkerNode final : public Node {
+ public:
+  WorkerNode(World& world, const Scenario& scenario, DispatcherNode& dispatcher, uint32_t number)
+      : Node(world, "worker-" + std::to_string(number)), scenario_(scenario), dispatcher_(dispatcher), number_(number) {}
+
+  void Start();
+  void Crash();
+  void Drain();
+  WorkerId id() const { return id_; }
+  // A consumer connects; nullopt where this is not the worker that it means.
+  std::optional<LinkId> Accept(Node& consumer, WorkerId wanted);
+  uint64_t lost() const { return lost_; }  // how many of its incarnations ended
+  void CheckAtRest();                      // no session is left: no block may be
+
+  void OnPacket(LinkId link, Packet packet) override;
+  void OnLinkDown(LinkId link) override;
+
+ private:
+  struct Task {
+    LaneKey lane;
+    Seq at = 0;
+    Seq to = kLaneEnd;
+    uint64_t target = 0;
+  };
+  struct Block {
+    std::optional<LinkId> out;
+    BlockInfo info;
+  };
+
+  void Tell(const worker::Event& event);
+  void Connect();
+  void Freed(uint64_t handle);
+  worker::StepOutcome Make(Task& task, uint64_t room);
+
+  void Do(const worker::SendToConsumer& a);
+  void Do(const worker::SendBlock& a);
+  void Do(const worker::ReleaseBlock& a);
+  void Do(const worker::FetchJob& a);
+  void Do(const worker::ForgetJob&) {}
+  void Do(const worker::StartLane& a);
+  void Do(const worker::StepLane& a);
+  void Do(const worker::ExtendLane& a);
+  void Do(const worker::StopLane& a);
+  void Do(const worker::SendToDispatcher& a);
+  void Do(const worker::ListJobInputs& a);
+  void Do(const worker::SetTimer& a);
+  void Do(const worker::ExitNow&);
+
+  const Scenario& scenario_;
+  DispatcherNode& dispatcher_;
+  const uint32_t number_;
+  std::unique_ptr<worker::WorkerCore> core_;
+  WorkerId id_{};
+  uint64_t lost_ = 0;
+  std::optional<LinkId> link_;
+  std::set<LinkId> sessions_;
+  std::map<worker::TaskId, Task> tasks_;
+  std::map<uint64_t, Block> blocks_;
+  std::map<RequestId, JobId> fetching_;
+  uint64_t handles_ = 0;
+  uint64_t requests_ = 0;
+  uint64_t timer_ = 0;
+};
+
+}  // namespace penstock::sim
