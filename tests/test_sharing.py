@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,7 +85,7 @@ def _rows_of_consumers(dataset: Dataset, address: str, consumers: int) -> list[A
         except Exception as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=read) for _ in range(consumers)]
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(consumers)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -188,3 +189,10 @@ def test_a_consumer_that_leaves_gives_its_lanes_to_the_others(start_cluster: Sta
 
 def _with_payload(records: Records) -> Dataset:
     return Dataset.from_tfrecord(records.pattern).parse_example({"id": "int64", "payload": "string"}).batch(N)
+
+
+def test_a_loop_that_keeps_its_batches_goes_on(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    dataset = Dataset.from_arrays({"id": np.arange(16), "x": np.zeros((16, 1 << 15))}).batch(4)
+    kept = list(dataset.distribute(cluster.address, memory="64MiB", timeout=20))
+    assert sorted(i for batch in kept for i in batch["id"].tolist()) == list(range(16))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock import _columns, _core, _progress
@@ -84,17 +85,11 @@ class Reader:
         return _progress.shown(self._elements(), self._total, f"{self.job_name} epoch {self.epoch}")
 
     def _elements(self) -> Iterator[Any]:
-        take, build, arrays = self._core.next, self._build, _columns.arrays
-        batched = self._core.batch > 0
-        while (batch := take()) is not None:
-            leaves = arrays(batch)
-            if batched:
-                del batch
-                yield build(leaves)
-            else:
-                del batch
-                for row in _columns.rows(leaves):
-                    yield build(row)
+        # Iterators that keep nothing of what they passed on: memory goes back as soon as the loop lets go of it.
+        runs = map(_columns.arrays, iter(self._core.next, None))
+        if self._core.batch > 0:
+            return map(self._build, runs)
+        return map(self._build, chain.from_iterable(map(_columns.rows, runs)))
 
     def stats(self) -> Stats:
         return Stats(**self._core.stats())
