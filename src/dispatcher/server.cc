@@ -190,6 +190,8 @@ void DispatcherServer::Impl::End(Status why) {
   core_timer_.Cancel();
   flush_timer_.Cancel();
   listener_.reset();
+  const Status gone(Code::kUnavailable, why.ok() ? "the dispatcher was stopped" : why.message());
+  for (const auto& [id, session] : std::map(sessions_)) session->Close(gone);
   std::lock_guard lock(mutex_);
   if (!outcome_.has_value()) outcome_ = std::move(why);
   ended_.notify_all();

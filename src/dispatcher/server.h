@@ -18,13 +18,13 @@ namespace penstock::dispatcher {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";
-  std::string state_dir;  // "": state lives as long as the process
-  std::string token;      // "": anybody may come
+  std::string state_dir{};  // "": state lives as long as the process
+  std::string token{};      // "": anybody may come
   // Checks a plan beyond its structure and fingerprint (engine/pipeline.h CheckPlan). Empty: structure only.
-  std::function<Status(std::string_view plan)> check_plan;
+  std::function<Status(std::string_view plan)> check_plan{};
   Duration worker_deadline = std::chrono::seconds(30);  // a join fails when no worker came for so long
   Duration store_tick = kStoreTick;
-  Pace pace;
+  Pace pace{};
 };
 
 class DispatcherServer {

@@ -1,0 +1,100 @@
+#include "dispatcher/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+namespace penstock::dispatcher {
+namespace {
+
+using testing::HasSubstr;
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+class SqliteStoreTest : public testing::Test {
+ protected:
+  SqliteStoreTest() : dir_(testing::TempDir() + "penstock-store-" + std::to_string(::getpid())) { std::filesystem::remove_all(dir_); }
+  ~SqliteStoreTest() override { std::filesystem::remove_all(dir_); }
+
+  std::unique_ptr<Store> Open() {
+    Result<std::unique_ptr<Store>> store = OpenSqliteStore(dir_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return store.ok() ? std::move(*store) : nullptr;
+  }
+
+  const std::string dir_;
+};
+
+TEST_F(SqliteStoreTest, KeepsWhatWasCommittedAndCountsItsStarts) {
+  std::string cluster;
+  {
+    auto store = Open();
+    cluster = store->cluster();
+    EXPECT_EQ(store->term(), Term{1});
+    ASSERT_TRUE(store->Commit({{"a", "1"}, {"b", std::string("\0\xff", 2)}, {"c", "3"}}).ok());
+    ASSERT_TRUE(store->Commit({{"c", std::nullopt}, {"a", "2"}}).ok());
+  }
+  auto store = Open();
+  EXPECT_EQ(store->cluster(), cluster);
+  EXPECT_EQ(store->term(), Term{2});
+  EXPECT_THAT(*store->Load(), UnorderedElementsAre(Pair("a", "2"), Pair("b", std::string("\0\xff", 2))));
+}
+
+TEST_F(SqliteStoreTest, ASecondDispatcherIsRefusedAndToldWhoTheFirstIs) {
+  auto first = Open();
+  ASSERT_TRUE(first->Announce("127.0.0.1:5050").ok());
+  const Result<std::unique_ptr<Store>> second = OpenSqliteStore(dir_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), Code::kExists);
+  EXPECT_THAT(second.status().message(), HasSubstr(":" + std::to_string(::getpid()) + " at 127.0.0.1:5050"));
+  first.reset();
+  EXPECT_EQ(Open()->term(), Term{2}) << "the refused one did not count";
+}
+
+TEST_F(SqliteStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
+  std::ofstream(dir_) << "a file";
+  const Status error = OpenSqliteStore(dir_ + "/state").status();
+  EXPECT_EQ(error.code(), Code::kPermission);
+  EXPECT_THAT(error.message(), HasSubstr(dir_ + "/state"));
+  EXPECT_THAT(error.message(), HasSubstr("--state-dir"));
+}
+
+TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsNamed) {
+  std::filesystem::create_directories(dir_);
+  std::ofstream(dir_ + "/state.db") << std::string(8192, 'x');
+  const Status error = OpenSqliteStore(dir_).status();
+  EXPECT_EQ(error.code(), Code::kData);
+  EXPECT_THAT(error.message(), HasSubstr("state.db"));
+}
+
+TEST_F(SqliteStoreTest, AWriteThatDoesNotFitIsAnErrorAndNothingOfItStays) {
+  auto store = Open();
+  ASSERT_TRUE(store->Commit({{"a", "1"}}).ok());
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  auto* handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{256 * 1024, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const Status status = store->Commit({{"a", "2"}, {"big", std::string(4 << 20, 'x')}});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(status.message(), HasSubstr("state.db"));
+  store.reset();
+  EXPECT_THAT(*Open()->Load(), UnorderedElementsAre(Pair("a", "1")));
+}
+
+TEST(MemoryStore, KeepsWhatWasCommitted) {
+  auto store = MakeMemoryStore();
+  ASSERT_TRUE(store->Commit({{"a", "1"}, {"b", "2"}}).ok());
+  ASSERT_TRUE(store->Commit({{"b", std::nullopt}}).ok());
+  EXPECT_THAT(*store->Load(), UnorderedElementsAre(Pair("a", "1")));
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher
