@@ -18,13 +18,15 @@ Job* DispatcherCore::Impl::FindReading(JobId id, ConsumerId consumer, SessionId 
   auto job = jobs_.find(id);
   if (job == jobs_.end()) {
     const bool buried = std::any_of(tombstones_.begin(), tombstones_.end(), [&](const Tombstone& t) { return t.job == id; });
-    Fail(session, request, buried ? Status(Code::kFinished, "the job has finished and was put away")
-                                  : Status(Code::kNotFound, "this dispatcher does not know the job: join again"));
+    Fail(session, request,
+         buried ? Status(Code::kFinished, "the job has finished and was put away")
+                : Status(Code::kNotFound, "this dispatcher does not know the job: join again"));
     return nullptr;
   }
   if (job->second.members.contains(consumer)) return &job->second;
-  Fail(session, request, Status(Code::kStale, "this consumer is not a member of job '" + job->second.name +
-                                                  "' any more: its lease ended long ago, or another took its index; join again"));
+  Fail(session, request,
+       Status(Code::kStale, "this consumer is not a member of job '" + job->second.name +
+                                "' any more: its lease ended long ago, or another took its index; join again"));
   return nullptr;
 }
 
@@ -32,8 +34,9 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   Job* job = FindReading(beat.job, beat.consumer, session, request);
   if (job == nullptr) return;
   if (beat.generation != job->generation) {
-    return Fail(session, request, Status(Code::kStale, "job '" + job->name + "' was restored to generation " + std::to_string(Raw(job->generation)) +
-                                                           "; this consumer reads generation " + std::to_string(Raw(beat.generation))));
+    return Fail(session, request,
+                Status(Code::kStale, "job '" + job->name + "' was restored to generation " + std::to_string(Raw(job->generation)) +
+                                         "; this consumer reads generation " + std::to_string(Raw(beat.generation))));
   }
   Consumer& consumer = job->members.at(beat.consumer);
   Changes changes;
@@ -201,7 +204,8 @@ void DispatcherCore::Impl::Bury(Job& job) {
   Put(InputsKey(job.id), std::nullopt);
   for (const auto& [epoch, state] : job.open) Put(EpochKey(job.id, epoch), std::nullopt);
   for (const auto& [id, member] : job.members) Put(MemberKey(job.id, id), std::nullopt);
-  tombstones_.push_back({next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, job.finished() ? "finished" : "left by all its consumers"});
+  tombstones_.push_back(
+      {next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, job.finished() ? "finished" : "left by all its consumers"});
   Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));
   if (tombstones_.size() > kTombstones) {
     Put(TombstoneKey(tombstones_.front().ordinal), std::nullopt);

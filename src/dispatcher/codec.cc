@@ -22,7 +22,8 @@ bool ParseHex(std::string_view text, uint64_t& number) {
 }
 
 Status Damaged(std::string_view what) {
-  return Status(Code::kData, std::string("the stored ") + std::string(what) + " is damaged: restore the state directory from a copy, or start with an empty one");
+  return Status(Code::kData,
+                std::string("the stored ") + std::string(what) + " is damaged: restore the state directory from a copy, or start with an empty one");
 }
 
 template <class Table>
@@ -73,9 +74,9 @@ std::string EncodeJob(const Job& job) {
   flatbuffers::FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<fb::StoredReplica>> replicas;
   for (const Replica& replica : job.replicas) replicas.push_back(fb::CreateStoredReplica(builder, Raw(replica.replica), Raw(replica.worker)));
-  return Finish(builder, fb::CreateStoredJobDirect(builder, job.name.c_str(), job.anonymous, job.dataset.c_str(), static_cast<uint8_t>(job.mode), job.seed,
-                                                   job.epochs, job.consumers, Raw(job.generation), Raw(job.first_open), &replicas, job.next_replica,
-                                                   job.redelivered, job.dropped));
+  return Finish(builder, fb::CreateStoredJobDirect(builder, job.name.c_str(), job.anonymous, job.dataset.c_str(), static_cast<uint8_t>(job.mode),
+                                                   job.seed, job.epochs, job.consumers, Raw(job.generation), Raw(job.first_open), &replicas,
+                                                   job.next_replica, job.redelivered, job.dropped));
 }
 
 Result<Job> DecodeJob(JobId id, std::string_view bytes) {
@@ -156,8 +157,8 @@ std::string EncodeMember(const Job& job, const Consumer& consumer) {
     const EpochState::Holder* holder = state.Find(consumer.id);
     if (holder == nullptr) continue;
     for (const auto& [name, held] : *holder) {
-      grants.push_back(fb::CreateStoredGrant(builder, Raw(epoch), Raw(name.lane.replica), Raw(name.lane.lane), held.from.seq, held.from.child, held.to,
-                                             Raw(name.fence), Raw(held.worker), held.doubtful));
+      grants.push_back(fb::CreateStoredGrant(builder, Raw(epoch), Raw(name.lane.replica), Raw(name.lane.lane), held.from.seq, held.from.child,
+                                             held.to, Raw(name.fence), Raw(held.worker), held.doubtful));
     }
   }
   return Finish(builder, fb::CreateStoredConsumerDirect(builder, Raw(consumer.id), consumer.index, consumer.name.c_str(), Raw(consumer.epoch),

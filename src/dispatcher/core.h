@@ -59,8 +59,8 @@ struct LogLine {
   std::string text;
 };
 struct Actions {
-  std::vector<Write> persist;     // first all of these, in one transaction…
-  std::vector<Send> sends;        // …then these, in order
+  std::vector<Write> persist;  // first all of these, in one transaction…
+  std::vector<Send> sends;     // …then these, in order
   std::vector<Ask> asks;
   std::optional<TimePoint> timer;  // TimerFired is wanted then; replaces an earlier wish
   std::vector<LogLine> log;

@@ -80,7 +80,7 @@ class CoreHarness {
 
   TimePoint now{std::chrono::seconds(100)};
   std::unique_ptr<DispatcherCore> core;
-  Actions actions;         // of the last event
+  Actions actions;  // of the last event
   Snapshot stored;
   std::vector<Send> pushed;  // what nobody asked for
 

@@ -128,8 +128,12 @@ std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finis
   if (finish.ended) {
     EndRanged(finish.lane, upto.seq);
   } else if (upto.seq < held.to) {
-    RestorePiece({.lane = finish.lane, .from = upto, .to = held.to, .fence = Next(name.fence),
-                  .origin = held.broken ? Origin::kBroken : Origin::kKept, .doubtful = held.doubtful});
+    RestorePiece({.lane = finish.lane,
+                  .from = upto,
+                  .to = held.to,
+                  .fence = Next(name.fence),
+                  .origin = held.broken ? Origin::kBroken : Origin::kKept,
+                  .doubtful = held.doubtful});
   }
   return held.doubtful ? upto.seq - held.from.seq : 0;
 }
@@ -142,8 +146,12 @@ std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtf
     const Cursor from = std::clamp(held.asked, held.from, Cursor{held.to, 0});
     if (held.doubtful) repeated += from.seq - held.from.seq;
     if (from.seq == held.to) continue;
-    RestorePiece({.lane = name.lane, .from = from, .to = held.to, .fence = Next(name.fence),
-                  .origin = held.broken ? Origin::kBroken : Origin::kKept, .doubtful = doubtful || held.doubtful});
+    RestorePiece({.lane = name.lane,
+                  .from = from,
+                  .to = held.to,
+                  .fence = Next(name.fence),
+                  .origin = held.broken ? Origin::kBroken : Origin::kKept,
+                  .doubtful = doubtful || held.doubtful});
   }
   holders_.erase(it);
   return repeated;

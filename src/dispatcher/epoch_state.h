@@ -68,7 +68,7 @@ struct ReplicaState {
   ReplicaId replica{};
   WorkerId worker{};  // set where the replica is bound to one
   bool dropped = false;
-  uint32_t watermark = 0;          // lanes at or above it were never granted; not used where lanes are ranged
+  uint32_t watermark = 0;            // lanes at or above it were never granted; not used where lanes are ranged
   std::vector<RangedLane> ranged{};  // one a lane, where lanes are granted in ranges
   friend bool operator==(const ReplicaState&, const ReplicaState&) = default;
 };

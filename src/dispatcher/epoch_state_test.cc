@@ -15,9 +15,7 @@ EpochState Shared(uint32_t lanes, uint64_t range_rows = 0) {
   return state;
 }
 
-msg::Finish FinishOf(const msg::Grant& grant, Cursor upto, bool ended) {
-  return {grant.range.lane, grant.range.from.seq, grant.fence, upto, ended};
-}
+msg::Finish FinishOf(const msg::Grant& grant, Cursor upto, bool ended) { return {grant.range.lane, grant.range.from.seq, grant.fence, upto, ended}; }
 
 TEST(EpochState, GrantsEachLaneOnce) {
   EpochState state = Shared(2);

@@ -27,8 +27,7 @@ constexpr NotYet kNotYet[] = {
 std::string Quoted(const Job& job) { return "job '" + job.name + "'"; }
 
 Status Differs(const Job& job, const std::string& what, const std::string& has, const std::string& asked) {
-  return Status(Code::kMismatch, Quoted(job) + " has " + what + " " + has + ", this join asks for " + asked +
-                                     ": use the same, or another job name")
+  return Status(Code::kMismatch, Quoted(job) + " has " + what + " " + has + ", this join asks for " + asked + ": use the same, or another job name")
       .With("job", job.name);
 }
 

@@ -70,11 +70,9 @@ Status SqliteStore::Failure(const std::string& doing) const {
     case SQLITE_FULL: return Status(Code::kUnavailable, what + "; the disk is full: make room and start the dispatcher again").With("file", path_);
     case SQLITE_READONLY:
     case SQLITE_PERM:
-    case SQLITE_CANTOPEN:
-      return Status(Code::kPermission, what + "; give this user write access, or choose another --state-dir").With("file", path_);
+    case SQLITE_CANTOPEN: return Status(Code::kPermission, what + "; give this user write access, or choose another --state-dir").With("file", path_);
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return Status(Code::kData, what + "; restore it from a copy, or start with an empty --state-dir").With("file", path_);
+    case SQLITE_NOTADB: return Status(Code::kData, what + "; restore it from a copy, or start with an empty --state-dir").With("file", path_);
     default: return Status(Code::kUnavailable, what).With("file", path_);
   }
 }
@@ -108,7 +106,8 @@ Status SqliteStore::Begin() {
   PENSTOCK_TRY(Run("COMMIT"));
   PENSTOCK_ASSIGN(const std::string format, Meta("format"));
   if (format != "1") {
-    return Status(Code::kMismatch, path_ + " was written by a later version of penstock (format " + format + "): use that version").With("file", path_);
+    return Status(Code::kMismatch, path_ + " was written by a later version of penstock (format " + format + "): use that version")
+        .With("file", path_);
   }
   PENSTOCK_ASSIGN(cluster_, Meta("cluster"));
   PENSTOCK_ASSIGN(const std::string term, Meta("term"));
@@ -165,7 +164,8 @@ Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& dir) {
   const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   Database db(raw);
   if (code != SQLITE_OK) {
-    return Status(Code::kPermission, "cannot open " + path + ": " + sqlite3_errstr(code) + "; give this user write access, or choose another --state-dir")
+    return Status(Code::kPermission,
+                  "cannot open " + path + ": " + sqlite3_errstr(code) + "; give this user write access, or choose another --state-dir")
         .With("file", path);
   }
   auto store = std::make_unique<SqliteStore>(path, std::move(lock), std::move(db));

@@ -52,7 +52,7 @@ struct Job {
   uint32_t epochs = 1;     // 0: unbounded
   uint32_t consumers = 0;  // declared; 0: not declared
   Generation generation{};
-  Epoch first_open{};            // all epochs before are done
+  Epoch first_open{};             // all epochs before are done
   std::vector<Replica> replicas;  // the live ones; `replicated` only
   uint32_t next_replica = 0;
   uint64_t redelivered = 0;  // rows that may have been delivered twice

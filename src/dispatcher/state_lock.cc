@@ -23,13 +23,15 @@ Result<StateLock> StateLock::Take(const std::string& dir) {
   const std::string path = dir + "/lock";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
-    return Status(Code::kPermission, "cannot write to the state directory: " + path + ": " + std::strerror(errno) + "; choose another with --state-dir")
+    return Status(Code::kPermission,
+                  "cannot write to the state directory: " + path + ": " + std::strerror(errno) + "; choose another with --state-dir")
         .With("file", path);
   }
   StateLock lock(path, fd);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const std::string first = ReadHolder(fd);
-    return Status(Code::kExists, "the state directory " + dir + " is in use by the dispatcher " + first + ": stop that one, or choose another --state-dir")
+    return Status(Code::kExists,
+                  "the state directory " + dir + " is in use by the dispatcher " + first + ": stop that one, or choose another --state-dir")
         .With("holder", first);
   }
   return lock;

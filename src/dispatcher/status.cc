@@ -38,9 +38,20 @@ msg::StatusWorker Describe(const Worker& worker, TimePoint now) {
   const Duration silent = now - worker.heard;
   std::string state = worker.info.draining ? "draining" : "serving";
   if (silent > kSilence) state = "silent";
-  return {.worker = worker.info.worker, .address = worker.info.address, .name = worker.name, .pid = worker.pid, .draining = worker.info.draining,
-          .lanes = worker.last.lanes, .used = worker.last.used, .budget = worker.last.budget, .rows = worker.last.rows, .bytes = worker.last.bytes,
-          .rss = worker.last.rss, .cpu_ns = worker.last.cpu_ns, .silent_ms = Millis(silent), .state = std::move(state)};
+  return {.worker = worker.info.worker,
+          .address = worker.info.address,
+          .name = worker.name,
+          .pid = worker.pid,
+          .draining = worker.info.draining,
+          .lanes = worker.last.lanes,
+          .used = worker.last.used,
+          .budget = worker.last.budget,
+          .rows = worker.last.rows,
+          .bytes = worker.last.bytes,
+          .rss = worker.last.rss,
+          .cpu_ns = worker.last.cpu_ns,
+          .silent_ms = Millis(silent),
+          .state = std::move(state)};
 }
 
 }  // namespace
@@ -48,7 +59,10 @@ msg::StatusWorker Describe(const Worker& worker, TimePoint now) {
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::StatusAsk&) {
   msg::StatusReply reply{options_.cluster, options_.term, options_.version, {}, {}};
   for (const auto& [id, listing] : listings_) {
-    reply.jobs.push_back({.name = listing.job.name, .job = id, .dataset = listing.job.dataset, .mode = listing.job.mode,
+    reply.jobs.push_back({.name = listing.job.name,
+                          .job = id,
+                          .dataset = listing.job.dataset,
+                          .mode = listing.job.mode,
                           .state = workers_.empty() ? "waits for a worker to list its inputs" : "listing its inputs"});
   }
   for (const auto& [id, job] : jobs_) reply.jobs.push_back(Describe(job, now_));

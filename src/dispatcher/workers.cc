@@ -79,9 +79,8 @@ void DispatcherCore::Impl::AddReplica(Job& job, WorkerId worker, Changes& change
   changes.job = true;
   for (auto& [epoch, state] : job.open) {
     // Who was told END was told that nothing comes any more.
-    const bool ending = std::any_of(job.members.begin(), job.members.end(), [e = epoch](const auto& item) {
-      return item.second.epoch > e || (item.second.epoch == e && item.second.ended);
-    });
+    const bool ending = std::any_of(job.members.begin(), job.members.end(),
+                                    [e = epoch](const auto& item) { return item.second.epoch > e || (item.second.epoch == e && item.second.ended); });
     if (ending && !state.replicas().empty()) continue;
     state.AddReplica(replica.replica, worker);
     changes.epochs.insert(epoch);

@@ -109,7 +109,18 @@ void ConsumerNode::Tell(const ClientEvent& event) {
   ClientActions actions;
   core_->On(world_.now(), event, actions);
   for (const ClientAction& action : actions.list) Perform(action);
+  CheckBudget();
   TakeProgress();
+}
+
+// Each open lane may have one block whatever the others hold; nothing else goes beyond the budget.
+void ConsumerNode::CheckBudget() {
+  const uint64_t block = 2 * scenario_.layout.group_rows() * scenario_.row_bytes;
+  const uint64_t lanes = std::max(kOpenLanes, scenario_.layout.mix);
+  if (core_ != nullptr && core_->counts().held_bytes > scenario_.reader_memory + lanes * block) {
+    world_.Violated(name() + " holds " + std::to_string(core_->counts().held_bytes) + " bytes of blocks, and has a budget of " +
+                    std::to_string(scenario_.reader_memory));
+  }
 }
 
 void ConsumerNode::TakeProgress() {

@@ -47,6 +47,7 @@ class ConsumerNode final : public Node {
   };
 
   void Tell(const ClientEvent& event);
+  void CheckBudget();
   void TakeProgress();
   void Connect();
   void Turn();

@@ -11,7 +11,8 @@ std::string Lane(const LaneKey& lane) {
 
 std::string Grants(const std::vector<msg::Grant>& grants) {
   std::string text = "{";
-  for (const msg::Grant& grant : grants) text += " " + Lane(grant.range.lane) + "@" + std::to_string(grant.range.from.seq) + "f" + std::to_string(Raw(grant.fence));
+  for (const msg::Grant& grant : grants)
+    text += " " + Lane(grant.range.lane) + "@" + std::to_string(grant.range.from.seq) + "f" + std::to_string(Raw(grant.fence));
   return text + " }";
 }
 
@@ -19,20 +20,20 @@ std::string Words(const msg::Beat& beat) {
   std::string text = " " + std::to_string(beat.serial) + " epoch " + std::to_string(Raw(beat.epoch)) + " want " + std::to_string(beat.want) +
                      (beat.idle ? " idle" : "") + " tail " + std::to_string(beat.tail_rows) + " holds {";
   for (const msg::Hold& hold : beat.holds) {
-    text += " " + Lane(hold.lane) + "@" + std::to_string(hold.grant_from) + "f" + std::to_string(Raw(hold.fence)) + ":" + std::to_string(hold.asked.seq) +
-            (hold.open ? "o" : "") + "+" + std::to_string(hold.ready_rows);
+    text += " " + Lane(hold.lane) + "@" + std::to_string(hold.grant_from) + "f" + std::to_string(Raw(hold.fence)) + ":" +
+            std::to_string(hold.asked.seq) + (hold.open ? "o" : "") + "+" + std::to_string(hold.ready_rows);
   }
   text += " } finished {";
   for (const msg::Finish& finish : beat.finished) {
-    text += " " + Lane(finish.lane) + "@" + std::to_string(finish.grant_from) + "f" + std::to_string(Raw(finish.fence)) + ":" + std::to_string(finish.upto.seq) +
-            (finish.ended ? "." : "");
+    text += " " + Lane(finish.lane) + "@" + std::to_string(finish.grant_from) + "f" + std::to_string(Raw(finish.fence)) + ":" +
+            std::to_string(finish.upto.seq) + (finish.ended ? "." : "");
   }
   return text + " }";
 }
 
 std::string Words(const msg::BeatReply& reply) {
-  return " " + std::to_string(reply.serial) + " epoch " + std::to_string(Raw(reply.epoch)) + (reply.end ? " END" : "") + (reply.epoch_done ? " done" : "") +
-         " grants " + Grants(reply.grants) + " revoke " + Grants(reply.revoke) + " " + reply.waiting_for;
+  return " " + std::to_string(reply.serial) + " epoch " + std::to_string(Raw(reply.epoch)) + (reply.end ? " END" : "") +
+         (reply.epoch_done ? " done" : "") + " grants " + Grants(reply.grants) + " revoke " + Grants(reply.revoke) + " " + reply.waiting_for;
 }
 
 std::string Words(const msg::Open& open) {

@@ -139,7 +139,8 @@ void DispatcherNode::CheckGrants() {
     Result<ParsedKey> parsed = ParseKey(key);
     if (parsed->kind == "member") {
       Result<StoredMember> member = DecodeMember(value);
-      for (const StoredGrant& grant : member->grants) parts[{parsed->first, grant.name.lane}].push_back({grant.held.from, grant.held.to, grant.name.fence});
+      for (const StoredGrant& grant : member->grants)
+        parts[{parsed->first, grant.name.lane}].push_back({grant.held.from, grant.held.to, grant.name.fence});
     } else if (parsed->kind == "epoch") {
       const EpochShape any{kEndlessLanes, 0};
       Result<EpochState> state = DecodeEpoch(Epoch{static_cast<uint32_t>(parsed->second)}, any, value);

@@ -10,8 +10,8 @@ std::string Ledger::Deliver(Epoch epoch, const std::vector<Slice>& batch) {
   for (const Slice& slice : batch) {
     const LaneKey& lane = slice.grant.lane;
     if (slice.end.seq - slice.first.seq != slice.rows || slice.end.seq > scenario_.RowsOf(lane)) {
-      return "a batch has rows " + std::to_string(slice.first.seq) + " to " + std::to_string(slice.end.seq) + " of " + penstock::ToString(lane) + ", which has " +
-             std::to_string(scenario_.RowsOf(lane));
+      return "a batch has rows " + std::to_string(slice.first.seq) + " to " + std::to_string(slice.end.seq) + " of " + penstock::ToString(lane) +
+             ", which has " + std::to_string(scenario_.RowsOf(lane));
     }
     for (Seq seq = slice.first.seq; seq < slice.end.seq; ++seq) ++seen_[{lane, seq}];
     rows += slice.rows;
@@ -42,7 +42,8 @@ void Ledger::CheckCoverage(std::vector<std::string>& wrong) const {
       for (uint32_t lane = 0; lane < scenario_.layout.lanes; ++lane) {
         const LaneKey key{Epoch{epoch}, replica, LaneId{lane}};
         for (Seq seq = 0; seq < scenario_.RowsOf(key); ++seq) {
-          if (!seen_.contains({key, seq})) return wrong.push_back("row " + std::to_string(seq) + " of " + penstock::ToString(key) + " was never delivered");
+          if (!seen_.contains({key, seq}))
+            return wrong.push_back("row " + std::to_string(seq) + " of " + penstock::ToString(key) + " was never delivered");
         }
       }
     }

@@ -20,9 +20,9 @@ class Ledger {
   std::string Deliver(Epoch epoch, const std::vector<Slice>& batch);
 
   struct Outcome {
-    uint64_t redelivered = 0;  // as the dispatcher counted
-    bool expired = false;      // a lease ran out
-    bool broken = false;       // a loop left an epoch early
+    uint64_t redelivered = 0;   // as the dispatcher counted
+    bool expired = false;       // a lease ran out
+    bool broken = false;        // a loop left an epoch early
     bool workers_lost = false;  // in replicated: fewer passes
   };
   // At the end of a run.

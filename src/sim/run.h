@@ -16,7 +16,7 @@ struct RunReport {
   uint64_t events = 0;
   uint64_t rows = 0;
   uint64_t batches = 0;
-  uint64_t repeated = 0;     // rows
+  uint64_t repeated = 0;  // rows
   double virtual_seconds = 0;
 };
 

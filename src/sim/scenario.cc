@@ -49,8 +49,13 @@ std::string Scenario::ToString() const {
                      " batch=" + std::to_string(layout.batch) + " mix=" + std::to_string(layout.mix) + " lane_rows<=" + std::to_string(lane_rows) +
                      " epochs=" + std::to_string(epochs) + " workers=" + std::to_string(workers) + " consumers=" + std::to_string(consumers) +
                      (declared ? " declared" : "") + (shared_memory ? " shm" : " tcp");
-  for (const auto& [on, name] : {std::pair{break_links, "break_links"}, {crash_dispatcher, "crash_dispatcher"}, {crash_workers, "crash_workers"},
-                                 {drain_workers, "drain_workers"}, {crash_consumers, "crash_consumers"}, {cut_off, "cut_off"}, {breaks, "breaks"}}) {
+  for (const auto& [on, name] : {std::pair{break_links, "break_links"},
+                                 {crash_dispatcher, "crash_dispatcher"},
+                                 {crash_workers, "crash_workers"},
+                                 {drain_workers, "drain_workers"},
+                                 {crash_consumers, "crash_consumers"},
+                                 {cut_off, "cut_off"},
+                                 {breaks, "breaks"}}) {
     if (on) text += std::string(" ") + name;
   }
   return text;

@@ -13,6 +13,7 @@ void PrintViolations(const penstock::sim::RunReport& report) {
   for (const std::string& violation : report.violations) {
     std::printf("VIOLATION seed %llu: %s\n  %s\n", static_cast<unsigned long long>(report.seed), violation.c_str(), report.scenario.c_str());
   }
+  std::fflush(stdout);  // a run may be stopped before its end
 }
 
 }  // namespace

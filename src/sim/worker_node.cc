@@ -72,7 +72,8 @@ void WorkerNode::OnLinkDown(LinkId link) {
   if (link == link_) {
     link_.reset();
     Tell(worker::DispatcherDown{});
-    for (const auto& [request, job] : std::exchange(fetching_, {})) Tell(worker::JobFailed{job, Status(Code::kUnavailable, "the dispatcher is away")});
+    for (const auto& [request, job] : std::exchange(fetching_, {}))
+      Tell(worker::JobFailed{job, Status(Code::kUnavailable, "the dispatcher is away")});
     return After(world_.random.Millis(10, 200), [this] { Connect(); });
   }
   sessions_.erase(link);
@@ -126,7 +127,9 @@ void WorkerNode::Do(const worker::ReleaseBlock& a) {
 
 void WorkerNode::Do(const worker::FetchJob& a) {
   if (!link_.has_value()) {
-    return After(world_.random.Micros(10, 1000), [this, job = a.job] { Tell(worker::JobFailed{job, Status(Code::kUnavailable, "the dispatcher is away")}); });
+    return After(world_.random.Micros(10, 1000), [this, job = a.job] {
+      Tell(worker::JobFailed{job, Status(Code::kUnavailable, "the dispatcher is away")});
+    });
   }
   const RequestId request{++requests_};
   fetching_[request] = a.job;
