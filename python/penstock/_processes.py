@@ -50,12 +50,15 @@ class Local:
 class Cluster:
     """A dispatcher and workers that can be started and killed one by one. They meet at a Unix socket, so no port is taken."""
 
-    def __init__(self, workers: int, *, memory: str | None = None, directory: Path | None = None, token_file: Path | None = None) -> None:
+    def __init__(
+        self, workers: int, *, memory: str | None = None, directory: Path | None = None, token_file: Path | None = None, log: str = "info"
+    ) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.address = f"unix:{self.directory / 'dispatcher.sock'}"
         self._memory = ["--memory", memory] if memory else []
         self._token = ["--token-file", str(token_file)] if token_file else []
+        self._environment = {**_binary.environment(), "PENSTOCK_LOG": log}
         self.workers: list[subprocess.Popen[bytes]] = []
         self._starting: list[tuple[str, subprocess.Popen[bytes], int]] = []  # and the descriptor on which it says that it is ready
         self.start_dispatcher()
@@ -101,7 +104,7 @@ class Cluster:
         ready, says_ready = os.pipe()
         command = [_binary.path(), role, *flags, *self._token, "--ready-fd", str(says_ready)]
         with open(self.directory / f"{role}.log", "ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[says_ready], env=_binary.environment())
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[says_ready], env=self._environment)
         os.close(says_ready)
         self._starting.append((role, process, ready))
         return process

@@ -17,7 +17,7 @@ class TestCluster(Cluster):
     __test__ = False
 
     def __init__(self, directory: Path, workers: int, memory: str | None = None, token_file: Path | None = None) -> None:
-        super().__init__(workers, memory=memory, directory=directory, token_file=token_file)
+        super().__init__(workers, memory=memory, directory=directory, token_file=token_file, log="debug")
         self.wait_until_ready()
 
     def connect(self, **options: Any) -> penstock.Service:

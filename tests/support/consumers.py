@@ -43,19 +43,26 @@ def read_in_threads(
 
 
 def start_process(pattern: str, address: str, job: str, batch: int, out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, __file__, pattern, address, job, str(batch), str(out)])
+    return subprocess.Popen([sys.executable, __file__, pattern, address, job, str(batch), str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def read_in_processes(pattern: str, address: str, consumers: int, job: str, batch: int, directory: Path) -> list[list[list[int]]]:
     outs = [directory / f"consumer{i}.jsonl" for i in range(consumers)]
     processes = [start_process(pattern, address, job, batch, out) for out in outs]
-    assert [process.wait(60) for process in processes] == [0] * consumers
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"joined\n"
+    with ThreadPoolExecutor(consumers) as pool:
+        list(pool.map(lambda process: process.communicate(timeout=60), processes))
+    assert [process.returncode for process in processes] == [0] * consumers
     return [[json.loads(line) for line in out.read_text().splitlines()] for out in outs]
 
 
 def main(pattern: str, address: str, job: str, batch: str, out: str) -> None:
     dataset = penstock.Dataset.from_tfrecord(pattern).parse_example({"id": "int64"}).batch(int(batch))
     with open(out, "w") as file, dataset.distribute(address, job_name=job, even="uneven") as reader:
+        print("joined", flush=True)
+        sys.stdin.read()  # until all have
         for element in reader:
             file.write(json.dumps(element["id"].tolist()) + "\n")
 
