@@ -60,6 +60,8 @@ class PyReader {
     return Unwrap(Interruptible([reader = reader_] { return reader->StartEpoch(); }));
   }
 
+  void GiveBack(uint64_t rows) { reader_->GiveBack(rows); }
+
   void Close() {
     nb::gil_scoped_release release;
     reader_->Close();
@@ -152,6 +154,7 @@ void BindClient(nb::module_& m) {
   nb::class_<PyReader>(m, "Reader")
       .def("next", &PyReader::Next)
       .def("start_epoch", &PyReader::StartEpoch)
+      .def("give_back", &PyReader::GiveBack)
       .def("close", &PyReader::Close)
       .def("stats", &PyReader::Stats)
       .def("pieces_at", &PyReader::PiecesAt, nb::arg("address"))

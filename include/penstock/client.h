@@ -105,6 +105,9 @@ class Reader {
   // The next batch of this epoch; nullopt at its end, which stays until StartEpoch. Where the plan does not batch (layout().batch == 0), a
   // batch is a run of one or more rows that the caller hands out one by one. Waits at most `wait`: then Deadline, and nothing is lost.
   virtual Result<std::optional<Batch>> Next(std::chrono::milliseconds wait = std::chrono::milliseconds::max()) = 0;
+  // Where the plan does not batch: the last `rows` rows of the last run were not handed out. They go to other consumers when this one starts
+  // the next epoch or closes, which is all it may do after this.
+  virtual void GiveBack(uint64_t rows) = 0;
   // Goes on to the next epoch (the first is started by itself). False: the job has no more. Gives back lanes of an epoch left early.
   virtual Result<bool> StartEpoch() = 0;
 

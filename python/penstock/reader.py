@@ -64,6 +64,7 @@ class Reader:
         self._started = 0
         self._build = _columns.builder(core.structure)
         self._closed = False
+        self._left = 0  # rows of the current run that the loop has not taken
 
     @property
     def job_name(self) -> str:
@@ -76,6 +77,7 @@ class Reader:
     def __iter__(self) -> Iterator[Any]:
         if self._closed:
             raise Finished("this reader is closed; distribute the dataset again to read on")
+        self._give_back()
         if self._started and not self._core.start_epoch():
             raise Finished(
                 f"job {self.job_name!r} has {self._epochs} epoch(s), and they were read; "
@@ -89,7 +91,15 @@ class Reader:
         runs = map(_columns.arrays, iter(self._core.next, None))
         if self._core.batch > 0:
             return map(self._build, runs)
-        return map(self._build, chain.from_iterable(map(_columns.rows, runs)))
+        return map(self._take_row, chain.from_iterable(map(self._start_run, runs)))
+
+    def _start_run(self, leaves: Any) -> Iterator[Any]:
+        self._left = len(leaves[0])
+        return _columns.rows(leaves)
+
+    def _take_row(self, row: Any) -> Any:
+        self._left -= 1
+        return self._build(row)
 
     def stats(self) -> Stats:
         return Stats(**self._core.stats())
@@ -106,7 +116,14 @@ class Reader:
         """Leaves the job; what this reader had not delivered goes to the others."""
         if not self._closed:
             self._closed = True
+            self._give_back()
             self._core.close()
+
+    def _give_back(self) -> None:
+        """Rows of the last run that the loop did not take are somebody else's."""
+        left, self._left = self._left, 0
+        if left:
+            self._core.give_back(left)
 
     def __enter__(self) -> Reader:
         return self

@@ -45,6 +45,8 @@ class InlineReader final : public Reader {
     }
   }
 
+  void GiveBack(uint64_t /*rows*/) override {}  // there is nobody else
+
   Result<bool> StartEpoch() override {
     const Epoch next{Raw(epoch_) + 1};
     if (options_.epochs != 0 && Raw(next) >= options_.epochs) return false;

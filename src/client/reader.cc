@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -27,6 +28,7 @@ class RemoteReader final : public Reader {
     if (!waits_since_) waits_since_ = start;
     const TimePoint give_up = After(start, wait);
     const TimePoint stalled = After(*waits_since_, io_->params().read.stall_timeout);
+    if (!broken_.ok()) return broken_;
     while (true) {
       Shelf::Taken taken = io_->shelf().Next();
       if (auto* slices = std::get_if<std::vector<Slice>>(&taken)) return MakeBatch(*slices);
@@ -38,6 +40,8 @@ class RemoteReader final : public Reader {
       io_->shelf().WaitForNews(std::get<Shelf::Wait>(taken).seen, std::min(give_up, stalled));
     }
   }
+
+  void GiveBack(uint64_t rows) override { io_->shelf().Unreceive(rows); }
 
   Result<bool> StartEpoch() override {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
@@ -82,8 +86,13 @@ class RemoteReader final : public Reader {
     // A loop that keeps its batches would use up the credit of lanes that have to go on: it gets copies of its own. So does one that was not
     // seen to let go of any yet.
     const bool own = io_->loop_keeps() || batcher_.dropped() == 0;
-    PENSTOCK_ASSIGN(Batch batch, batcher_.Make(sliced, own));
-    return std::optional<Batch>(std::move(batch));
+    Result<Batch> batch = batcher_.Make(sliced, own);
+    if (!batch.ok()) {
+      broken_ = batch.status();
+      io_->shelf().Unreceive(std::numeric_limits<uint64_t>::max());
+      return broken_;
+    }
+    return std::optional<Batch>(std::move(*batch));
   }
 
   Status Deadline(milliseconds wait) const {
@@ -106,6 +115,7 @@ class RemoteReader final : public Reader {
   Epoch epoch_;
   const Batcher batcher_;
   std::optional<TimePoint> waits_since_;  // since the last batch
+  Status broken_;                         // a batch was taken and could not be made: going on would skip it
   bool closed_ = false;
 };
 

@@ -121,6 +121,8 @@ class Shelf {
   // Never waits. Blocks of the batch are not passed before Claimed() (or the next Next) says that the loop holds their bytes.
   Taken Next();
   void Claimed();
+  // The last batch did not reach the loop whole: its last `rows` rows count as not received. Only BeginEpoch or Close may follow.
+  void Unreceive(uint64_t rows);
   // False: `until` passed without news since `seen`.
   bool WaitForNews(uint64_t seen, TimePoint until);
   // Leaves the epoch: all grants are removed (and given back by the core).
@@ -144,6 +146,12 @@ class Shelf {
     bool open = false;
   };
   using Lanes = std::map<GrantName, Lane>;
+  struct LastTaken {  // rows of one block in a batch
+    GrantName grant;
+    ShelfBlock block;
+    uint64_t row = 0;
+    uint64_t rows = 0;
+  };
 
   Taken NextLocked();
   void AskLocked();
@@ -187,6 +195,7 @@ class Shelf {
   std::deque<GrantName> rotation_;  // lanes that have or may get full groups, the next to take from first
   std::deque<GrantName> tails_;     // ended with less than a group left, first come first
   std::set<GrantName> unasked_;     // in the last batch
+  std::vector<LastTaken> last_;     // the last batch
   std::set<GrantName> dirty_;
   std::vector<Mark> last_marks_;    // of removed grants
   std::vector<Handle> passed_;

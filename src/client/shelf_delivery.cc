@@ -56,9 +56,24 @@ void Shelf::AskLocked() {
   }
 }
 
+void Shelf::Unreceive(uint64_t rows) {
+  std::lock_guard lock(mutex_);
+  for (auto taken = last_.rbegin(); taken != last_.rend() && rows > 0; ++taken) {
+    const uint64_t back = std::min(rows, taken->rows);
+    rows -= back;
+    auto lane = lanes_.find(taken->grant);
+    if (lane != lanes_.end()) {
+      lane->second.received = taken->block.cursor(taken->row + taken->rows - back);
+    } else {
+      totals_.dropped_rows += back;  // the grant has gone to another, behind these rows
+    }
+  }
+}
+
 Shelf::Taken Shelf::NextLocked() {
   ClaimLocked();
   AskLocked();
+  last_.clear();
   if (closed_) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
   const bool leased = clock_.Now() <= deliver_until_;
   std::vector<Slice> batch = leased ? TryBatch() : std::vector<Slice>();
@@ -184,6 +199,7 @@ void Shelf::TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& ou
     const uint64_t take = std::min(rows, entry.block.info.rows - entry.next_row);
     Slice slice{lane->first, entry.block.handle, entry.next_row, take, entry.block.cursor(entry.next_row), entry.block.cursor(entry.next_row + take)};
     l.received = slice.end;
+    last_.push_back({lane->first, entry.block, slice.row, take});
     out.push_back(slice);
     in_hand_.insert(slice.handle);
     entry.next_row += take;

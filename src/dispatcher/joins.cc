@@ -1,5 +1,6 @@
 // Joining: a job is made by the first join that names it, and starts when a worker has listed its inputs.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/constants.h"
@@ -101,8 +102,9 @@ DispatcherCore::Impl::Listing* DispatcherCore::Impl::FindListing(const msg::Join
 }
 
 void DispatcherCore::Impl::StartListing(SessionId session, RequestId request, const msg::Join& join) {
-  // The term makes the id unique over restarts, without a counter in the store.
-  const JobId id{Raw(options_.term) << 32 | ++jobs_made_};
+  // The term makes the id unique over restarts, without a counter in the store; the cluster, among dispatchers that follow each other at one
+  // address: a worker that outlives one must not take a job of the next for one that it knows.
+  const JobId id{(Raw(options_.term) << 32 | ++jobs_made_) ^ std::hash<std::string>{}(options_.cluster)};
   Listing listing;
   Job& job = listing.job;
   job.id = id;

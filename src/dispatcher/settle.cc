@@ -124,8 +124,14 @@ class Settler {
   }
 
   // ---- grants
+  // One that is still in an earlier epoch will read this one too.
+  bool AnyBehind(Epoch epoch) const {
+    return std::any_of(job_.members.begin(), job_.members.end(),
+                       [&](const auto& item) { return !item.second.expired && item.second.epoch < epoch; });
+  }
+
   void DropUnwanted(EpochState& state) {
-    if (!Readers(state.epoch()).empty() || !SomebodyBeyond(state.epoch())) return;
+    if (!Readers(state.epoch()).empty() || AnyBehind(state.epoch()) || !SomebodyBeyond(state.epoch())) return;
     const uint64_t dropped = state.DropUnwanted();
     if (dropped == 0) return;
     job_.dropped += dropped;
@@ -133,10 +139,10 @@ class Settler {
     changes_.epochs.insert(state.epoch());
   }
 
-  // Those still in the epoch; if there are none, what was orphaned goes to those who have gone on.
+  // Those still in the epoch; if there are none, and none to come, what was orphaned goes to those who have gone on.
   Members Takers(EpochState& state) {
     Members takers = Readers(state.epoch());
-    if (takers.empty()) {
+    if (takers.empty() && !AnyBehind(state.epoch())) {
       for (auto& [id, consumer] : job_.members) {
         if (!consumer.expired && !consumer.ended && consumer.epoch > state.epoch()) takers.push_back(&consumer);
       }

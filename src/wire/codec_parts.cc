@@ -121,10 +121,12 @@ Offset<fb::Layout> Put(Builder& b, const Layout& layout) {
 }
 
 Status Take(const fb::Layout* in, Layout& out) {
+  constexpr uint64_t kMaxSerialRange = uint64_t{1} << 40;  // rows; so that sums of ranges never wrap
   if (in == nullptr) return Missing("layout");
   out.lanes = in->lanes();
   out.serial = in->serial();
   out.serial_range = in->serial_range();
+  if (out.serial_range > kMaxSerialRange) return OutOfRange("serial_range", out.serial_range);
   out.batch = in->batch();
   out.mix = in->mix();
   if (out.mix == 0 || (out.batch != 0 && out.batch % out.mix != 0)) return OutOfRange("mix", out.mix);

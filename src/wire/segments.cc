@@ -14,7 +14,7 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr uint32_t kLastSegment = (1U << 24) - 1;
 
-Status Failed(const std::string& what, int error) { return Status(Code::kBusy, "shared memory: " + what + ": " + ErrorText(error)); }
+Status Failed(const std::string& what, int error) { return Status(Code::kUnavailable, "shared memory: " + what + ": " + ErrorText(error)); }
 
 Result<std::span<std::byte>> MapWhole(int fd, uint64_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -50,7 +50,7 @@ Result<std::shared_ptr<Segment>> Segment::Map(SegmentId id, uint64_t bytes, Fd f
 Result<std::shared_ptr<Segment>> SegmentTable::Make(uint64_t bytes) {
   std::lock_guard lock(mutex_);
   if (last_ == kLastSegment)
-    return Status(Code::kBusy, "this worker has used up its segment numbers; blocks go over the socket until it is restarted");
+    return Status(Code::kUnavailable, "this worker has used up its segment numbers: restart it");
   std::erase_if(segments_, [](const auto& entry) { return entry.second.expired(); });
   PENSTOCK_ASSIGN(auto segment, Segment::Make(SegmentId{last_ + 1}, bytes));
   segments_.emplace(SegmentId{++last_}, segment);
