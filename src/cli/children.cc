@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 namespace penstock::cli {
 namespace {
@@ -29,6 +31,13 @@ void BecomeChild(pid_t parent, int death_signal) {
   if (getppid() != parent) _exit(128 + death_signal);  // it died before we could ask
 }
 
+// By its name, so that ps shows it; where it was replaced since, by the link to what runs.
+std::string OwnPath() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return !error && access(path.c_str(), X_OK) == 0 ? path.string() : "/proc/self/exe";
+}
+
 Status SystemError(const std::string& what) { return Status(Code::kUnavailable, what + ": " + std::strerror(errno)); }
 
 }  // namespace
@@ -40,13 +49,14 @@ Result<ServerChild> StartServer(const std::vector<std::string>& arguments) {
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.insert(command.end(), {"--ready-fd", std::to_string(pipe_ends[1])});
   const std::vector<char*> argv = Pointers(command);
+  const std::string self = OwnPath();
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
     setpgid(0, 0);
     BecomeChild(parent, SIGKILL);
     fcntl(pipe_ends[1], F_SETFD, 0);
-    execv("/proc/self/exe", argv.data());
+    execv(self.c_str(), argv.data());
     _exit(127);
   }
   close(pipe_ends[1]);

@@ -34,7 +34,7 @@ void WorkerCore::State::Admit(OpenLane& lane) {
   if (AnsweredByKnownEnd(lane, job) || !CheckFits(lane, job)) return;
   Run* parked = ParkedAt(lane);
   if (parked == nullptr && WaitsForRun(lane)) return;
-  const uint64_t bytes = ReserveOf(job) + (parked == nullptr ? job.state_bytes : 0);
+  const uint64_t bytes = ReserveOf(job) + LoanReserveFor(lane) + (parked == nullptr ? job.state_bytes : 0);
   const bool first_in_line = wait_room_.empty() || *wait_room_.begin() >= lane.no;
   if (first_in_line) {
     while (!budget_.Fits(bytes) && parked == nullptr && DropOldestParked()) {
@@ -92,7 +92,13 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
   Job& job = jobs_.at(lane.open.job);
   const GroupId group{Raw(lane.open.job)};
   lane.reserve = ReserveOf(job);
-  budget_.Open(HolderOf(lane.no), group, lane.reserve);  // Admit saw that it fits
+  Consumer& consumer = consumers_.at(lane.consumer());
+  const uint64_t loan = LoanReserveFor(lane);
+  if (loan > 0) {
+    consumer.loan = next_loan_++;
+    budget_.Open(LoanOf(consumer), group, loan);  // Admit saw that all of them fit
+  }
+  budget_.Open(HolderOf(lane.no), group, lane.reserve);
   const msg::Range& range = lane.open.range;
   if (run != nullptr) {
     Do(ExtendLane{run->task, range.to});
@@ -207,7 +213,14 @@ void WorkerCore::State::CloseLane(LaneNo no) {
     }
   }
   Consumer& consumer = consumers_.at(lane.consumer());
-  --consumer.lanes;
+  if (consumer.waiting == no) {
+    consumer.waiting = {};
+    unblocked_.insert(lane.consumer());
+  }
+  if (--consumer.lanes == 0 && consumer.loan != 0) {
+    budget_.Close(LoanOf(consumer));
+    consumer.loan = 0;
+  }
   Charge(lane.consumer(), 0, lane.uncredited);
   sessions_.at(lane.session).lanes.erase(lane.stream);
   wait_room_.erase(no);
@@ -219,8 +232,16 @@ void WorkerCore::State::CloseLane(LaneNo no) {
   ForgetIfDone(job);
 }
 
+// A loop may hold one block while it waits for the next: so a consumer that is lent blocks can always be lent two.
+uint64_t WorkerCore::State::LoanReserveFor(const OpenLane& lane) const {
+  const bool lends = sessions_.at(lane.session).shares_memory && consumers_.at(lane.consumer()).loan == 0;
+  return lends ? kAlwaysLent * ReserveOf(jobs_.at(lane.open.job)) : 0;
+}
+
+// At most a quarter of what operators leave: a lane and what its consumer is lent always fit together.
 uint64_t WorkerCore::State::ReserveOf(const Job& job) const {
-  return std::min(std::max(block_target_, job.largest), block_cap_ + block_cap_ / 4);
+  const uint64_t left = budget_.capacity() - std::min(job.state_bytes, budget_.capacity());
+  return std::min({std::max(block_target_, job.largest), block_cap_ + block_cap_ / 4, left / 4});
 }
 
 }  // namespace penstock::worker

@@ -41,25 +41,34 @@ void WorkerCore::State::Work(OpenLane& lane) {
   Do(StepLane{run.task, bytes, priority});
 }
 
+// Where blocks are lent, a loop may hold one while it waits for the next.
+bool WorkerCore::State::NeverFits(const OpenLane& lane, uint64_t bytes) const {
+  const uint64_t at_once = sessions_.at(lane.session).shares_memory ? 2 * bytes : bytes;
+  return bytes > lane.reserve && at_once + jobs_.at(lane.open.job).state_bytes > budget_.capacity();
+}
+
+Status WorkerCore::State::TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const {
+  const Seq seq = run.cursor.seq;
+  return Status(Code::kTooLarge, ToString(run.key) + ": the row at seq " + std::to_string(seq) + " takes " + std::to_string(bytes) +
+                                     " bytes, which never fit this worker's budget of " + std::to_string(budget_.capacity()) +
+                                     "; start it with --memory of at least " + std::to_string(4 * bytes + state_bytes))
+      .With("lane", ToString(run.key))
+      .With("seq", static_cast<int64_t>(seq))
+      .With("bytes", static_cast<int64_t>(bytes));
+}
+
 bool WorkerCore::State::TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes) {
   const HolderId holder = HolderOf(lane.no);
   const Job& job = jobs_.at(lane.open.job);
   if (budget_.Held(holder) == 0) {
-    if (bytes + job.state_bytes > budget_.capacity()) {
-      const Seq seq = run.cursor.seq;
-      Fail(lane, Status(Code::kTooLarge, ToString(run.key) + ": the row at seq " + std::to_string(seq) + " takes " + std::to_string(bytes) +
-                                             " bytes, which never fit this worker's budget of " + std::to_string(budget_.capacity()) +
-                                             "; start it with --memory of at least " + std::to_string(2 * (bytes + job.state_bytes)))
-                     .With("lane", ToString(run.key))
-                     .With("seq", static_cast<int64_t>(seq))
-                     .With("bytes", static_cast<int64_t>(bytes)));
+    if (NeverFits(lane, bytes)) {
+      Fail(lane, TooLarge(run, bytes, job.state_bytes));
       return false;
     }
     return budget_.Take(holder, bytes, Budget::Need::kMust);
   }
-  // Reading ahead is for who reads. Who does not may still get the rest of a group: its loop cannot take a part of one.
-  const bool in_group = lane.rows % job.group_rows != 0;
-  if (lane.credit > 0 && (consumers_.at(lane.consumer()).reads || in_group)) return budget_.Take(holder, bytes, Budget::Need::kAhead);
+  // What it holds is on its way into the socket. Beyond credit it holds its reserve at most.
+  if (lane.credit > 0) return budget_.Take(holder, bytes, Budget::Need::kAhead);
   budget_.LeaveLine(holder);
   return budget_.TakeReserved(holder, bytes);
 }
@@ -151,8 +160,11 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     const BlockToken& block = lane.ready.front();
     const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
     if (!covered && (lane.credit <= 0 || (lane.uncredited > 0 && !lane.waits))) return;
+    const bool lends = sessions_.at(lane.session).shares_memory;
+    if (lends && !Lend(lane, block)) return;
+    const HolderId charged = lends ? LoanOf(consumers_.at(lane.consumer())) : HolderOf(lane.no);
     Do(SendBlock{lane.session, lane.stream, block.handle});
-    sent_.emplace(block.handle, SentBlock{HolderOf(lane.no), block.charge, lane.consumer()});
+    sent_.emplace(block.handle, SentBlock{charged, block.charge, lane.consumer(), lane.no});
     --ready_blocks_;
     lane.credit -= static_cast<int64_t>(block.info.bytes);
     lane.uncredited += block.info.bytes;
@@ -163,6 +175,47 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     lane.ready.pop_front();
   }
   if (lane.over) EndLane(lane);
+}
+
+// Moves the block from the lane's account to the consumer's, so that the lane has its reserve for the next. Reading ahead is for who reads: who
+// was not seen to let go of a block gets no third one, but for the rest of a group, of which its loop cannot take a part. Who waits goes first.
+bool WorkerCore::State::Lend(OpenLane& lane, const BlockToken& block) {
+  Consumer& consumer = consumers_.at(lane.consumer());
+  if (consumer.waiting != LaneNo{} && consumer.waiting != lane.no) return false;  // another lane of it is in line
+  consumer.waiting = {};
+  const HolderId loan = LoanOf(consumer);
+  const bool in_group = lane.rows % jobs_.at(lane.open.job).group_rows != 0;
+  bool moved = false;
+  if (consumer.lent < kAlwaysLent || lane.waits) {
+    moved = budget_.Move(HolderOf(lane.no), loan, block.charge, Budget::Need::kMust);
+  } else if (consumer.reads || in_group) {
+    moved = budget_.Move(HolderOf(lane.no), loan, block.charge, Budget::Need::kAhead);
+  } else {
+    budget_.LeaveLine(loan);
+    if (!budget_.MoveReserved(HolderOf(lane.no), loan, block.charge)) return false;
+    moved = true;
+  }
+  if (!moved) {
+    consumer.waiting = lane.no;
+    if (budget_.ShortOf() > 0) room_freed_ = true;
+    return false;
+  }
+  ++consumer.lent;
+  return true;
+}
+
+// The one in line first, so that it keeps its turn.
+void WorkerCore::State::FlushAllOf(const ConsumerKey& key) {
+  const Consumer& consumer = consumers_.at(key);
+  std::vector<LaneNo> lanes;
+  if (consumer.waiting != LaneNo{}) lanes.push_back(consumer.waiting);
+  for (const auto& [stream, no] : sessions_.at(key.first).lanes) {
+    if (lanes_.at(no).open.consumer == key.second && no != consumer.waiting) lanes.push_back(no);
+  }
+  for (const LaneNo no : lanes) {
+    if (OpenLane* lane = Find(no)) Flush(*lane);
+    if (OpenLane* lane = Find(no)) Work(*lane);
+  }
 }
 
 void WorkerCore::State::EndLane(OpenLane& lane) {
@@ -209,16 +262,26 @@ void WorkerCore::State::Discard(OpenLane& lane) {
 
 // Those in line for room, as far as it goes; and room for the one that cannot go on without.
 void WorkerCore::State::ServeLine() {
-  while (const auto next = budget_.Next()) {
-    OpenLane* lane = Find(LaneNo{Raw(*next) / 2});
-    if (lane == nullptr) {
-      budget_.LeaveLine(*next);
-    } else {
-      Work(*lane);
-    }
-  }
+  while (const auto next = budget_.Next()) Serve(*next);
   const uint64_t lacking = budget_.ShortOf();
-  if (lacking > 0) MakeRoom(lacking + budget_.capacity() - budget_.committed(), LaneNo{Raw(*budget_.FirstMust()) / 2}, true);
+  if (lacking > 0) MakeRoom(lacking + budget_.capacity() - budget_.committed(), LaneInLine(*budget_.FirstMust()), true);
+}
+
+void WorkerCore::State::Serve(HolderId holder) {
+  OpenLane* lane = Find(LaneInLine(holder));
+  if (lane == nullptr) return budget_.LeaveLine(holder);
+  if (holder == HolderOf(lane->no)) return Work(*lane);
+  const ConsumerKey consumer = lane->consumer();
+  FlushAllOf(consumer);
+}
+
+// The lane that has the place in line: its own, or its consumer's.
+LaneNo WorkerCore::State::LaneInLine(HolderId holder) const {
+  if (Raw(holder) % 4 == 0) return LaneNo{Raw(holder) / 4};
+  for (const auto& [key, consumer] : consumers_) {
+    if (consumer.loan != 0 && LoanOf(consumer) == holder) return consumer.waiting;
+  }
+  return {};
 }
 
 }  // namespace penstock::worker

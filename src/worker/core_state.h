@@ -19,11 +19,16 @@ namespace penstock::worker {
 
 enum class LaneNo : uint64_t {};  // an open lane of this worker; 0 is none
 
+inline constexpr uint32_t kAlwaysLent = 2;  // blocks that a consumer can be lent whatever others hold
+
 // What one reader on one session does here.
 struct Consumer {
   uint32_t lanes = 0;
-  uint64_t bytes = 0;  // ready or sent, and no credit came back yet; rooms of steps under way included
-  bool reads = false;  // it let go of a block at least once
+  uint64_t bytes = 0;       // ready or sent, and no credit came back yet; rooms of steps under way included
+  bool reads = false;       // it let go of a block at least once
+  uint64_t loan = 0;        // names the holder of what it is lent; 0: it has no lane that lends
+  uint32_t lent = 0;        // blocks
+  LaneNo waiting{};         // the lane in line for room to lend its next block
 };
 using ConsumerKey = std::pair<SessionId, ConsumerId>;
 
@@ -90,6 +95,7 @@ struct SentBlock {
   HolderId charged{};
   uint64_t charge = 0;
   ConsumerKey consumer;
+  LaneNo lane{};
 };
 
 class WorkerCore::State {
@@ -114,7 +120,6 @@ class WorkerCore::State {
   void Handle(const TimerFired& event);
   void OnCredit(SessionId session, StreamId stream, const msg::Credit& credit);
   void StartsReading(const ConsumerKey& key);
-  void WorkForReaders();
   void OnBeatReply(const msg::WorkerBeatReply& reply);
   void SendHello();
   void SendBeat();
@@ -144,28 +149,37 @@ class WorkerCore::State {
   void Fail(OpenLane& lane, Status why);
   void CloseLane(LaneNo no);
   uint64_t ReserveOf(const Job& job) const;
+  uint64_t LoanReserveFor(const OpenLane& lane) const;
 
   // core_runs.cc: making and sending blocks
   bool Wants(const OpenLane& lane) const;
   void Work(OpenLane& lane);
   bool TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes);
+  bool NeverFits(const OpenLane& lane, uint64_t bytes) const;
+  Status TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const;
   void OnBlock(Run& run, const BlockToken& block);
   void OnBlocked(Run& run, const Blocked& blocked);
   void OnOver(Run& run, const LaneOver& over);
   void OnStepFailed(Run& run, const Status& error);
   void OnAbandoned(Run& run, const StepOutcome& outcome);
   void Flush(OpenLane& lane);
+  bool Lend(OpenLane& lane, const BlockToken& block);
+  void FlushAllOf(const ConsumerKey& consumer);
   void EndLane(OpenLane& lane);
   void StopRun(TaskId task);
   void Discard(OpenLane& lane);
   void ServeLine();
+  void Serve(HolderId holder);
+  LaneNo LaneInLine(HolderId holder) const;
 
   void Charge(const ConsumerKey& consumer, uint64_t more, uint64_t less);
   void SawReading(const ConsumerKey& consumer, bool let_go);
 
   OpenLane* Find(LaneNo no);
-  static HolderId HolderOf(LaneNo no) { return HolderId{Raw(no) * 2}; }
-  static HolderId HolderOf(TaskId task) { return HolderId{Raw(task) * 2 + 1}; }
+  // Who is charged: an open lane for its block on the way, a run for its operators' state, a consumer for what it is lent.
+  static HolderId HolderOf(LaneNo no) { return HolderId{Raw(no) * 4}; }
+  static HolderId HolderOf(TaskId task) { return HolderId{Raw(task) * 4 + 1}; }
+  static HolderId LoanOf(const Consumer& consumer) { return HolderId{consumer.loan * 4 + 2}; }
   template <class A>
   void Do(A action) {
     out_->push_back(std::move(action));
@@ -180,6 +194,7 @@ class WorkerCore::State {
 
   uint64_t next_lane_ = 1;
   uint64_t next_task_ = 1;
+  uint64_t next_loan_ = 1;
   std::map<LaneNo, OpenLane> lanes_;  // in the order they were opened
   std::set<LaneNo> wait_room_;
   std::set<LaneNo> wait_range_;
@@ -191,9 +206,9 @@ class WorkerCore::State {
   std::unordered_map<BlockHandle, SentBlock> sent_;
   uint64_t ready_blocks_ = 0;
   uint32_t abandoned_ = 0;   // runs whose lane is gone and whose last step is still out
+  std::set<ConsumerKey> unblocked_;  // who began to read, or whose lane in line closed: its lanes may have blocks to send
   bool room_freed_ = false;  // what happened in this event that others wait for
   bool runs_moved_ = false;
-  std::set<ConsumerKey> began_reading_;
   uint64_t rows_ = 0;
   uint64_t bytes_ = 0;
 
