@@ -388,6 +388,17 @@ TEST(WorkerCore, ALoopThatHoldsItsLastBlockWhileItWaitsGetsTheNextAndTheEnd) {
   EXPECT_TRUE(shell.at(1, 11).ended);
 }
 
+TEST(WorkerCore, ALoopThatSaysItWaitsGetsABlockThoughItHoldsSeveral) {
+  TestShell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{0}, 50 * kRowBytes);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 10).rows, 2U);
+  shell.Tell(ConsumerSaid{SessionId{1}, StreamId{10}, msg::Credit{.waits = true}});
+  shell.Settle();
+  EXPECT_GE(shell.at(1, 10).rows, 3U);
+}
+
 TEST(WorkerCore, AConsumersOtherLanesGoOnWhenTheOneInLineCloses) {
   TestShell shell(Options(4'000'000));
   shell.Join(1);
