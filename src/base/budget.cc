@@ -18,61 +18,49 @@ void Budget::Close(HolderId id) {
   const auto found = holders_.find(id);
   if (found == holders_.end() || found->second.closed) return;
   LeaveLine(id);
-  const auto moves_from_it = [id](const Ticket& ticket) { return ticket.from == id; };
-  std::erase_if(must_, moves_from_it);
-  std::erase_if(ahead_line_, moves_from_it);
   Holder& holder = found->second;
   holder.closed = true;
   if (--groups_[holder.group].open == 0) --open_groups_;
   Update(id, holder, 0, holder.held);
 }
 
-bool Budget::Take(HolderId id, uint64_t bytes, Need need) { return TakeOrWait({id, bytes}, need); }
-
-bool Budget::Move(HolderId from, HolderId to, uint64_t bytes, Need need) { return TakeOrWait({to, bytes, from}, need); }
+bool Budget::Take(HolderId id, uint64_t bytes, Need need) {
+  Holder& holder = holders_.at(id);
+  if (TakeReserved(id, bytes)) {
+    LeaveLine(id);
+    return true;
+  }
+  const Ticket ticket{id, bytes};
+  Line& line = need == Need::kMust ? must_ : ahead_line_;
+  const bool fits = need == Need::kMust ? MustFits(ticket) : AheadFits(ticket);
+  if (!fits || !HasTurn(id, need)) {
+    Enqueue(line, ticket);
+    return false;
+  }
+  LeaveLine(id);
+  const uint64_t held = holder.held + bytes;
+  if (bytes > oversize_) oversized_ = id;
+  const bool grows = need == Need::kMust && bytes <= oversize_;
+  Update(id, holder, grows ? std::max(holder.reserve, held) : holder.reserve, held);
+  return true;
+}
 
 bool Budget::TakeReserved(HolderId id, uint64_t bytes) {
-  const Ticket ticket{id, bytes};
-  if (GrowthOf(ticket) > 0) return false;
-  Apply(ticket, false);
+  Holder& holder = holders_.at(id);
+  if (GrowthOf(holder, bytes) > 0) return false;
+  Update(id, holder, holder.reserve, holder.held + bytes);
   return true;
-}
-
-bool Budget::MoveReserved(HolderId from, HolderId to, uint64_t bytes) {
-  const Ticket ticket{to, bytes, from};
-  if (GrowthOf(ticket) > 0) return false;
-  Apply(ticket, false);
-  return true;
-}
-
-bool Budget::TakeOrWait(const Ticket& ticket, Need need) {
-  const bool covered = GrowthOf(ticket) <= 0;
-  if (!covered) {
-    const bool fits = need == Need::kMust ? MustFits(ticket) : AheadFits(ticket);
-    if (!fits || !HasTurn(ticket.holder, need)) {
-      Enqueue(need == Need::kMust ? must_ : ahead_line_, ticket);
-      return false;
-    }
-  }
-  LeaveLine(ticket.holder);
-  Apply(ticket, !covered && need == Need::kMust && ticket.bytes <= oversize_ && !ticket.from);
-  return true;
-}
-
-void Budget::Apply(const Ticket& ticket, bool grows) {
-  if (ticket.from) {
-    Holder& from = holders_.at(*ticket.from);
-    Update(*ticket.from, from, from.reserve, from.held - std::min(ticket.bytes, from.held));
-  }
-  Holder& holder = holders_.at(ticket.holder);
-  const uint64_t held = holder.held + ticket.bytes;
-  if (ticket.bytes > oversize_) oversized_ = ticket.holder;
-  Update(ticket.holder, holder, grows ? std::max(holder.reserve, held) : holder.reserve, held);
 }
 
 void Budget::Give(HolderId id, uint64_t bytes) {
   Holder& holder = holders_.at(id);
   Update(id, holder, holder.reserve, holder.held - std::min(bytes, holder.held));
+}
+
+bool Budget::Move(HolderId from, HolderId to, uint64_t bytes) {
+  if (!TakeReserved(to, bytes)) return false;
+  Give(from, bytes);
+  return true;
 }
 
 void Budget::Force(HolderId id, uint64_t held) {
@@ -99,8 +87,9 @@ std::optional<HolderId> Budget::Next() const {
 
 uint64_t Budget::ShortOf() const {
   if (must_.empty()) return 0;
-  const int64_t over = static_cast<int64_t>(committed_) + GrowthOf(must_.front()) - static_cast<int64_t>(capacity_);
-  return over > 0 ? static_cast<uint64_t>(over) : 0;
+  const Ticket& first = must_.front();
+  const uint64_t wanted = committed_ + GrowthOf(holders_.at(first.holder), first.bytes);
+  return wanted > capacity_ ? wanted - capacity_ : 0;
 }
 
 uint64_t Budget::Held(HolderId id) const {
@@ -108,34 +97,25 @@ uint64_t Budget::Held(HolderId id) const {
   return found == holders_.end() ? 0 : found->second.held;
 }
 
-int64_t Budget::GrowthOf(const Ticket& ticket) const {
-  const auto committed = [](uint64_t held, uint64_t reserve) { return static_cast<int64_t>(std::max(held, reserve)); };
-  const Holder& holder = holders_.at(ticket.holder);
-  int64_t growth = committed(holder.held + ticket.bytes, holder.reserve) - committed(holder.held, holder.reserve);
-  if (ticket.from) {
-    const Holder& from = holders_.at(*ticket.from);
-    growth += committed(from.held - std::min(ticket.bytes, from.held), from.reserve) - committed(from.held, from.reserve);
-  }
-  return growth;
+uint64_t Budget::GrowthOf(const Holder& holder, uint64_t bytes) const {
+  return std::max(holder.held + bytes, holder.reserve) - std::max(holder.held, holder.reserve);
 }
 
-bool Budget::OversizeFree(const Ticket& ticket) const {
-  return ticket.bytes <= oversize_ || !oversized_ || *oversized_ == ticket.holder || oversized_ == ticket.from;
-}
+bool Budget::OversizeFree(HolderId id, uint64_t bytes) const { return bytes <= oversize_ || !oversized_ || *oversized_ == id; }
 
 bool Budget::MustFits(const Ticket& ticket) const {
-  const int64_t growth = GrowthOf(ticket);
-  return (growth <= 0 || Fits(static_cast<uint64_t>(growth))) && OversizeFree(ticket);
+  return Fits(GrowthOf(holders_.at(ticket.holder), ticket.bytes)) && OversizeFree(ticket.holder, ticket.bytes);
 }
 
 bool Budget::AheadFits(const Ticket& ticket) const {
-  return must_.empty() && MustFits(ticket) && InShare(ticket) && static_cast<int64_t>(ahead_) + GrowthOf(ticket) <= static_cast<int64_t>(capacity_ / 2);
+  const uint64_t growth = GrowthOf(holders_.at(ticket.holder), ticket.bytes);
+  return must_.empty() && MustFits(ticket) && InShare(ticket) && ahead_ + growth <= capacity_ / 2;
 }
 
 bool Budget::InShare(const Ticket& ticket) const {
+  const Holder& holder = holders_.at(ticket.holder);
   const uint64_t share = capacity_ / 2 / std::max<size_t>(open_groups_, 1);
-  const uint64_t ahead = groups_.at(holders_.at(ticket.holder).group).ahead;
-  return static_cast<int64_t>(ahead) + GrowthOf(ticket) <= static_cast<int64_t>(share);
+  return groups_.at(holder.group).ahead + GrowthOf(holder, ticket.bytes) <= share;
 }
 
 // Earlier ones are overtaken only if their group's share is used up, and never by their own group.

@@ -36,10 +36,9 @@ class Budget {
   bool Take(HolderId holder, uint64_t bytes, Need need);
   // Takes only what the reserve covers; never waits.
   bool TakeReserved(HolderId holder, uint64_t bytes);
-  // What `from` holds becomes what `to` holds: as Take by `to`, but with the room that `from` gives up by it, and no reserve grows.
-  bool Move(HolderId from, HolderId to, uint64_t bytes, Need need);
-  bool MoveReserved(HolderId from, HolderId to, uint64_t bytes);  // only if nothing more is committed by it
   void Give(HolderId holder, uint64_t bytes);
+  // What `from` holds becomes what `to` holds, if the reserve of `to` covers it; never waits.
+  bool Move(HolderId from, HolderId to, uint64_t bytes);
   // Counts memory that is already there and cannot be refused: state that a holder did not declare. May commit more than the capacity.
   void Force(HolderId holder, uint64_t held);
   void LeaveLine(HolderId holder);
@@ -51,7 +50,6 @@ class Budget {
   std::optional<HolderId> FirstMust() const { return must_.empty() ? std::nullopt : std::optional(must_.front().holder); }
 
   bool Fits(uint64_t more) const { return committed_ + more <= capacity_; }
-  bool Knows(HolderId holder) const { return holders_.contains(holder); }
   uint64_t Held(HolderId holder) const;
   uint64_t capacity() const { return capacity_; }
   uint64_t committed() const { return committed_; }
@@ -73,14 +71,11 @@ class Budget {
   struct Ticket {
     HolderId holder{};
     uint64_t bytes = 0;
-    std::optional<HolderId> from{};  // of a Move
   };
   using Line = std::deque<Ticket>;
 
-  int64_t GrowthOf(const Ticket& ticket) const;  // of what is committed
-  bool OversizeFree(const Ticket& ticket) const;
-  bool TakeOrWait(const Ticket& ticket, Need need);
-  void Apply(const Ticket& ticket, bool grows);
+  uint64_t GrowthOf(const Holder& holder, uint64_t bytes) const;
+  bool OversizeFree(HolderId holder, uint64_t bytes) const;
   bool MustFits(const Ticket& ticket) const;
   bool AheadFits(const Ticket& ticket) const;
   bool InShare(const Ticket& ticket) const;

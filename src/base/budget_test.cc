@@ -96,6 +96,17 @@ TEST(Budget, OneOversizeTakeAtATime) {
   EXPECT_EQ(budget.committed(), 10U) << "an oversize take does not grow the reserve";
 }
 
+TEST(Budget, WhatIsMovedFreesTheReserveOfWhomItCameFrom) {
+  Budget budget(100, 100);
+  ASSERT_TRUE(budget.Open(H(1), kJob, 20));
+  ASSERT_TRUE(budget.Open(H(2), kJob, 30));
+  ASSERT_TRUE(budget.Take(H(1), 20, kMust));
+  EXPECT_TRUE(budget.Move(H(1), H(2), 20));
+  EXPECT_TRUE(budget.TakeReserved(H(1), 20));
+  EXPECT_FALSE(budget.Move(H(1), H(2), 20)) << "its reserve does not cover a second one";
+  EXPECT_EQ(budget.committed(), 50U);
+}
+
 TEST(Budget, AClosedHolderCountsUntilAllIsGivenBack) {
   Budget budget(100, 100);
   ASSERT_TRUE(budget.Open(H(1), kJob, 50));

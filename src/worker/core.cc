@@ -39,10 +39,8 @@ void WorkerCore::State::On(TimePoint now, const Event& event, Actions& out) {
 
 // What was waited for is looked at once an event, after it: no move on the tables ever starts another in its middle.
 void WorkerCore::State::Settle() {
-  while (runs_moved_ || room_freed_ || !unblocked_.empty()) {
-    for (const ConsumerKey& consumer : std::exchange(unblocked_, {})) {
-      if (consumers_.contains(consumer)) FlushAllOf(consumer);
-    }
+  while (runs_moved_ || room_freed_ || !began_reading_.empty()) {
+    if (!began_reading_.empty()) WorkForReaders();
     if (std::exchange(runs_moved_, false)) AdmitAll(wait_range_);
     if (std::exchange(room_freed_, false)) {
       AdmitAll(wait_room_);
@@ -85,11 +83,22 @@ void WorkerCore::State::SawReading(const ConsumerKey& key, bool let_go) {
   if (let_go == session->second.shares_memory) StartsReading(key);
 }
 
-// Its lanes may read ahead from now on; those that stood still go on.
 void WorkerCore::State::StartsReading(const ConsumerKey& key) {
   const auto consumer = consumers_.find(key);
   if (consumer == consumers_.end() || std::exchange(consumer->second.reads, true)) return;
-  unblocked_.insert(key);
+  began_reading_.insert(key);
+}
+
+// Its lanes may read ahead from now on; those that had used their reserve stood still.
+void WorkerCore::State::WorkForReaders() {
+  const std::set<ConsumerKey> began = std::exchange(began_reading_, {});
+  std::vector<LaneNo> lanes;
+  for (const auto& [no, lane] : lanes_) {
+    if (began.contains(lane.consumer())) lanes.push_back(no);
+  }
+  for (const LaneNo no : lanes) {
+    if (OpenLane* lane = Find(no)) Work(*lane);
+  }
 }
 
 // ---- consumers
@@ -151,16 +160,9 @@ void WorkerCore::State::Handle(const BlockFreed& event) {
   const SentBlock block = found->second;
   sent_.erase(found);
   budget_.Give(block.charged, block.charge);
-  room_freed_ = true;
-  const auto consumer = consumers_.find(block.consumer);
-  if (consumer == consumers_.end()) return;
   SawReading(block.consumer, true);
-  if (!sessions_.at(block.consumer.first).shares_memory) {
-    if (OpenLane* lane = Find(block.lane)) Work(*lane);
-    return;
-  }
-  --consumer->second.lent;
-  FlushAllOf(block.consumer);
+  room_freed_ = true;
+  if (OpenLane* lane = Find(block.lane)) Work(*lane);
 }
 
 // ---- jobs

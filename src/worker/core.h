@@ -2,10 +2,11 @@
 // or clocks; an event goes in, actions come out (engine.md 3 and 4).
 //
 // Memory. Each open lane holds a reserve of one block (the larger of the target and the largest that its job was seen to need) and its
-// operators' state. Where memory is shared, a block that is sent moves to its consumer's account, in which two can always be: a loop may hold one
-// while it waits for the next. A lane may always use its reserve, so what is waited for always moves. What is not reserved is read ahead, in the
-// order asked, with a cap a job, and only for consumers that were seen to let go of a block. An open that does not fit is Refused with Busy; if
-// its consumer has no other lane here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and are opened again later.
+// operators' state; a lane may always use its reserve, so what is waited for always moves. Where memory is shared, a consumer also has room for two
+// blocks on its own account, for its loop may hold one while it waits for the next. What is not reserved is read ahead, in the order asked,
+// with a cap a job, and only for consumers that were seen to let go of a block. Who says that it waits comes first. An open that does not fit is
+// Refused with Busy; if its consumer has no other lane here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and
+// are opened again later.
 //
 // Sending. A block goes out if the lane's credit covers it; or if credit is left, and nothing of the lane is out or its loop waits: then it
 // may be larger.

@@ -213,10 +213,6 @@ void WorkerCore::State::CloseLane(LaneNo no) {
     }
   }
   Consumer& consumer = consumers_.at(lane.consumer());
-  if (consumer.waiting == no) {
-    consumer.waiting = {};
-    unblocked_.insert(lane.consumer());
-  }
   if (--consumer.lanes == 0 && consumer.loan != 0) {
     budget_.Close(LoanOf(consumer));
     consumer.loan = 0;
@@ -232,7 +228,7 @@ void WorkerCore::State::CloseLane(LaneNo no) {
   ForgetIfDone(job);
 }
 
-// A loop may hold one block while it waits for the next: so a consumer that is lent blocks can always be lent two.
+// A loop may hold a block while it waits for the next: two are on the consumer's own account, so that the lane has its reserve for more.
 uint64_t WorkerCore::State::LoanReserveFor(const OpenLane& lane) const {
   const bool lends = sessions_.at(lane.session).shares_memory && consumers_.at(lane.consumer()).loan == 0;
   return lends ? kAlwaysLent * ReserveOf(jobs_.at(lane.open.job)) : 0;

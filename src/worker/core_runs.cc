@@ -19,26 +19,30 @@ bool WorkerCore::State::Wants(const OpenLane& lane) const {
   return !run.stepping && run.retry_at <= now_;
 }
 
-// One step at a time a lane, and only one block ahead of what credit lets go.
+// One step at a time a lane, and only one block ahead of what credit lets go. Where there is no room it is stepped once without: then it says how
+// much it wants, or that there is nothing more to come.
 void WorkerCore::State::Work(OpenLane& lane) {
-  if (!Wants(lane)) {
-    budget_.LeaveLine(HolderOf(lane.no));
-    return;
-  }
+  if (!Wants(lane)) return budget_.LeaveLine(HolderOf(lane.no));
   Run& run = runs_.at(lane.task);
-  const uint64_t bytes = std::max(run.wants, lane.reserve);
-  if (!TakeRoom(lane, run, bytes)) {
-    if (budget_.ShortOf() > 0) room_freed_ = true;  // Settle makes room for who cannot go on
-    return;
-  }
+  const LaneNo no = lane.no;
+  const uint64_t bytes = run.wants > 0 ? run.wants : lane.reserve;
+  if (TakeRoom(lane, run, bytes)) return Step(lane, run, bytes);
+  if (Find(no) == nullptr) return;
+  if (budget_.ShortOf() > 0) room_freed_ = true;  // Settle makes room for who cannot go on
+  if (std::exchange(run.peeked, true)) return;
+  budget_.LeaveLine(HolderOf(no));
+  Step(lane, run, 0);
+}
+
+void WorkerCore::State::Step(OpenLane& lane, Run& run, uint64_t room) {
   run.retry_at = {};
   run.stepping = true;
-  run.room = bytes;
+  run.room = room;
   run.charged = HolderOf(lane.no);
   run.consumer = lane.consumer();
   const uint64_t priority = consumers_.at(run.consumer).bytes;
-  Charge(run.consumer, bytes, 0);
-  Do(StepLane{run.task, bytes, priority});
+  Charge(run.consumer, room, 0);
+  Do(StepLane{run.task, room, priority});
 }
 
 // Where blocks are lent, a loop may hold one while it waits for the next.
@@ -67,8 +71,11 @@ bool WorkerCore::State::TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes)
     }
     return budget_.Take(holder, bytes, Budget::Need::kMust);
   }
-  // What it holds is on its way into the socket. Beyond credit it holds its reserve at most.
-  if (lane.credit > 0) return budget_.Take(holder, bytes, Budget::Need::kAhead);
+  // It holds blocks that are out. Reading ahead is for who reads; who does not gets the rest of a group, of which its loop cannot take a part. Who
+  // waits cannot let go of what it holds.
+  const bool in_group = lane.rows % job.group_rows != 0;
+  if (lane.waits) return budget_.Take(holder, bytes, Budget::Need::kMust);
+  if (lane.credit > 0 && (consumers_.at(lane.consumer()).reads || in_group)) return budget_.Take(holder, bytes, Budget::Need::kAhead);
   budget_.LeaveLine(holder);
   return budget_.TakeReserved(holder, bytes);
 }
@@ -81,7 +88,7 @@ void WorkerCore::State::Handle(const StepDone& event) {
   Charge(run.consumer, 0, run.room);
   const auto* block = std::get_if<BlockToken>(&event.outcome);
   const uint64_t kept = block != nullptr && run.lane != LaneNo{} ? std::min(block->charge, run.room) : 0;
-  budget_.Give(run.charged, run.room - kept);
+  if (run.room > kept) budget_.Give(run.charged, run.room - kept);
   budget_.Force(HolderOf(run.task), event.state_bytes);
   room_freed_ = true;
   if (run.lane == LaneNo{}) return OnAbandoned(run, event.outcome);
@@ -110,6 +117,7 @@ void WorkerCore::State::OnBlock(Run& run, const BlockToken& block) {
   run.cursor = block.info.end;
   run.moved = now_;
   run.wants = 0;
+  run.peeked = false;
   const LaneNo no = run.lane;
   OpenLane& lane = lanes_.at(no);
   lane.ready.push_back(block);
@@ -160,9 +168,9 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     const BlockToken& block = lane.ready.front();
     const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
     if (!covered && (lane.credit <= 0 || (lane.uncredited > 0 && !lane.waits))) return;
-    const bool lends = sessions_.at(lane.session).shares_memory;
-    if (lends && !Lend(lane, block)) return;
-    const HolderId charged = lends ? LoanOf(consumers_.at(lane.consumer())) : HolderOf(lane.no);
+    const Consumer& consumer = consumers_.at(lane.consumer());
+    const bool moved = consumer.loan != 0 && budget_.Move(HolderOf(lane.no), LoanOf(consumer), block.charge);
+    const HolderId charged = moved ? LoanOf(consumer) : HolderOf(lane.no);
     Do(SendBlock{lane.session, lane.stream, block.handle});
     sent_.emplace(block.handle, SentBlock{charged, block.charge, lane.consumer(), lane.no});
     --ready_blocks_;
@@ -175,47 +183,6 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     lane.ready.pop_front();
   }
   if (lane.over) EndLane(lane);
-}
-
-// Moves the block from the lane's account to the consumer's, so that the lane has its reserve for the next. Reading ahead is for who reads: who
-// was not seen to let go of a block gets no third one, but for the rest of a group, of which its loop cannot take a part. Who waits goes first.
-bool WorkerCore::State::Lend(OpenLane& lane, const BlockToken& block) {
-  Consumer& consumer = consumers_.at(lane.consumer());
-  if (consumer.waiting != LaneNo{} && consumer.waiting != lane.no) return false;  // another lane of it is in line
-  consumer.waiting = {};
-  const HolderId loan = LoanOf(consumer);
-  const bool in_group = lane.rows % jobs_.at(lane.open.job).group_rows != 0;
-  bool moved = false;
-  if (consumer.lent < kAlwaysLent || lane.waits) {
-    moved = budget_.Move(HolderOf(lane.no), loan, block.charge, Budget::Need::kMust);
-  } else if (consumer.reads || in_group) {
-    moved = budget_.Move(HolderOf(lane.no), loan, block.charge, Budget::Need::kAhead);
-  } else {
-    budget_.LeaveLine(loan);
-    if (!budget_.MoveReserved(HolderOf(lane.no), loan, block.charge)) return false;
-    moved = true;
-  }
-  if (!moved) {
-    consumer.waiting = lane.no;
-    if (budget_.ShortOf() > 0) room_freed_ = true;
-    return false;
-  }
-  ++consumer.lent;
-  return true;
-}
-
-// The one in line first, so that it keeps its turn.
-void WorkerCore::State::FlushAllOf(const ConsumerKey& key) {
-  const Consumer& consumer = consumers_.at(key);
-  std::vector<LaneNo> lanes;
-  if (consumer.waiting != LaneNo{}) lanes.push_back(consumer.waiting);
-  for (const auto& [stream, no] : sessions_.at(key.first).lanes) {
-    if (lanes_.at(no).open.consumer == key.second && no != consumer.waiting) lanes.push_back(no);
-  }
-  for (const LaneNo no : lanes) {
-    if (OpenLane* lane = Find(no)) Flush(*lane);
-    if (OpenLane* lane = Find(no)) Work(*lane);
-  }
 }
 
 void WorkerCore::State::EndLane(OpenLane& lane) {
@@ -262,26 +229,16 @@ void WorkerCore::State::Discard(OpenLane& lane) {
 
 // Those in line for room, as far as it goes; and room for the one that cannot go on without.
 void WorkerCore::State::ServeLine() {
-  while (const auto next = budget_.Next()) Serve(*next);
-  const uint64_t lacking = budget_.ShortOf();
-  if (lacking > 0) MakeRoom(lacking + budget_.capacity() - budget_.committed(), LaneInLine(*budget_.FirstMust()), true);
-}
-
-void WorkerCore::State::Serve(HolderId holder) {
-  OpenLane* lane = Find(LaneInLine(holder));
-  if (lane == nullptr) return budget_.LeaveLine(holder);
-  if (holder == HolderOf(lane->no)) return Work(*lane);
-  const ConsumerKey consumer = lane->consumer();
-  FlushAllOf(consumer);
-}
-
-// The lane that has the place in line: its own, or its consumer's.
-LaneNo WorkerCore::State::LaneInLine(HolderId holder) const {
-  if (Raw(holder) % 4 == 0) return LaneNo{Raw(holder) / 4};
-  for (const auto& [key, consumer] : consumers_) {
-    if (consumer.loan != 0 && LoanOf(consumer) == holder) return consumer.waiting;
+  while (const auto next = budget_.Next()) {
+    OpenLane* lane = Find(LaneNo{Raw(*next) / 4});
+    if (lane == nullptr) {
+      budget_.LeaveLine(*next);
+    } else {
+      Work(*lane);
+    }
   }
-  return {};
+  const uint64_t lacking = budget_.ShortOf();
+  if (lacking > 0) MakeRoom(lacking + budget_.capacity() - budget_.committed(), LaneNo{Raw(*budget_.FirstMust()) / 4}, true);
 }
 
 }  // namespace penstock::worker

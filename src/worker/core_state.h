@@ -19,16 +19,14 @@ namespace penstock::worker {
 
 enum class LaneNo : uint64_t {};  // an open lane of this worker; 0 is none
 
-inline constexpr uint32_t kAlwaysLent = 2;  // blocks that a consumer can be lent whatever others hold
+inline constexpr uint32_t kAlwaysLent = 2;  // blocks on a consumer's own account
 
 // What one reader on one session does here.
 struct Consumer {
   uint32_t lanes = 0;
   uint64_t bytes = 0;       // ready or sent, and no credit came back yet; rooms of steps under way included
   bool reads = false;       // it let go of a block at least once
-  uint64_t loan = 0;        // names the holder of what it is lent; 0: it has no lane that lends
-  uint32_t lent = 0;        // blocks
-  LaneNo waiting{};         // the lane in line for room to lend its next block
+  uint64_t loan = 0;        // names the holder of two blocks that it is lent; 0: it has no lane that lends
 };
 using ConsumerKey = std::pair<SessionId, ConsumerId>;
 
@@ -67,6 +65,7 @@ struct Run {
   ConsumerKey consumer{};  // for whom the step is
   uint64_t room = 0;
   uint64_t wants = 0;    // an allocation that the last room did not cover
+  bool peeked = false;   // stepped without room since its last block
   TimePoint moved{};
   TimePoint retry_at{};  // after waiting for input
 
@@ -120,6 +119,7 @@ class WorkerCore::State {
   void Handle(const TimerFired& event);
   void OnCredit(SessionId session, StreamId stream, const msg::Credit& credit);
   void StartsReading(const ConsumerKey& key);
+  void WorkForReaders();
   void OnBeatReply(const msg::WorkerBeatReply& reply);
   void SendHello();
   void SendBeat();
@@ -155,6 +155,7 @@ class WorkerCore::State {
   bool Wants(const OpenLane& lane) const;
   void Work(OpenLane& lane);
   bool TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes);
+  void Step(OpenLane& lane, Run& run, uint64_t room);
   bool NeverFits(const OpenLane& lane, uint64_t bytes) const;
   Status TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const;
   void OnBlock(Run& run, const BlockToken& block);
@@ -163,14 +164,10 @@ class WorkerCore::State {
   void OnStepFailed(Run& run, const Status& error);
   void OnAbandoned(Run& run, const StepOutcome& outcome);
   void Flush(OpenLane& lane);
-  bool Lend(OpenLane& lane, const BlockToken& block);
-  void FlushAllOf(const ConsumerKey& consumer);
   void EndLane(OpenLane& lane);
   void StopRun(TaskId task);
   void Discard(OpenLane& lane);
   void ServeLine();
-  void Serve(HolderId holder);
-  LaneNo LaneInLine(HolderId holder) const;
 
   void Charge(const ConsumerKey& consumer, uint64_t more, uint64_t less);
   void SawReading(const ConsumerKey& consumer, bool let_go);
@@ -206,7 +203,7 @@ class WorkerCore::State {
   std::unordered_map<BlockHandle, SentBlock> sent_;
   uint64_t ready_blocks_ = 0;
   uint32_t abandoned_ = 0;   // runs whose lane is gone and whose last step is still out
-  std::set<ConsumerKey> unblocked_;  // who began to read, or whose lane in line closed: its lanes may have blocks to send
+  std::set<ConsumerKey> began_reading_;
   bool room_freed_ = false;  // what happened in this event that others wait for
   bool runs_moved_ = false;
   uint64_t rows_ = 0;
