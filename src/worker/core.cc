@@ -312,7 +312,8 @@ void WorkerCore::State::Handle(const TimerFired&) {
   for (const LaneNo no : for_room) {
     OpenLane& lane = lanes_.at(no);
     if (lane.since + options_.room_patience > now_) continue;
-    Refuse(lane, Status(Code::kBusy, "no room in this worker's budget of " + std::to_string(options_.memory) + " bytes now; open the lane elsewhere or later"));
+    Refuse(lane, Status(Code::kBusy,
+                        "no room in this worker's budget of " + std::to_string(options_.memory) + " bytes now; open the lane elsewhere or later"));
   }
   runs_moved_ = true;  // patience with a run may have ended
   WakeForWaiting();

@@ -26,8 +26,8 @@
 namespace penstock::worker {
 
 struct CoreOptions {
-  uint64_t memory = 0;            // the budget, in bytes
-  msg::WorkerHello hello;         // who this worker is
+  uint64_t memory = 0;     // the budget, in bytes
+  msg::WorkerHello hello;  // who this worker is
   Duration drain_timeout = std::chrono::seconds(30);
   uint64_t block_target = kBlockTarget;
   Duration range_patience = std::chrono::milliseconds(500);  // for a run to reach the range that is asked for

@@ -24,9 +24,9 @@ inline constexpr uint32_t kAlwaysLent = 2;  // blocks on a consumer's own accoun
 // What one reader on one session does here.
 struct Consumer {
   uint32_t lanes = 0;
-  uint64_t bytes = 0;       // ready or sent, and no credit came back yet; rooms of steps under way included
-  bool reads = false;       // it let go of a block at least once
-  uint64_t loan = 0;        // names the holder of two blocks that it is lent; 0: it has no lane that lends
+  uint64_t bytes = 0;  // ready or sent, and no credit came back yet; rooms of steps under way included
+  bool reads = false;  // it let go of a block at least once
+  uint64_t loan = 0;   // names the holder of two blocks that it is lent; 0: it has no lane that lends
 };
 using ConsumerKey = std::pair<SessionId, ConsumerId>;
 
@@ -39,7 +39,7 @@ struct OpenLane {
   msg::Open open{};
   Phase phase = Phase::kJob;
   TimePoint since{};  // in this phase
-  TaskId task{};    // kReading
+  TaskId task{};      // kReading
   int64_t credit = 0;
   uint64_t uncredited = 0;  // sent, and no credit came back
   bool waits = false;       // its loop said so, and no block was sent since
@@ -59,13 +59,13 @@ struct Run {
   LaneKey key{};
   Cursor cursor{};  // after the last block
   Seq to = kLaneEnd;
-  LaneNo lane{};         // for whom; none: parked, or abandoned with a step still out
+  LaneNo lane{};  // for whom; none: parked, or abandoned with a step still out
   bool stepping = false;
-  HolderId charged{};    // who pays for the step's room
+  HolderId charged{};      // who pays for the step's room
   ConsumerKey consumer{};  // for whom the step is
   uint64_t room = 0;
-  uint64_t wants = 0;    // an allocation that the last room did not cover
-  bool peeked = false;   // stepped without room since its last block
+  uint64_t wants = 0;   // an allocation that the last room did not cover
+  bool peeked = false;  // stepped without room since its last block
   TimePoint moved{};
   TimePoint retry_at{};  // after waiting for input
 
@@ -202,7 +202,7 @@ class WorkerCore::State {
   std::map<ConsumerKey, Consumer> consumers_;
   std::unordered_map<BlockHandle, SentBlock> sent_;
   uint64_t ready_blocks_ = 0;
-  uint32_t abandoned_ = 0;   // runs whose lane is gone and whose last step is still out
+  uint32_t abandoned_ = 0;  // runs whose lane is gone and whose last step is still out
   std::set<ConsumerKey> began_reading_;
   bool room_freed_ = false;  // what happened in this event that others wait for
   bool runs_moved_ = false;

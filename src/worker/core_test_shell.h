@@ -69,9 +69,11 @@ class TestShell {
     now_ = until;
   }
 
-  void Open(uint64_t session, uint32_t stream, LaneId lane, uint64_t credit, Cursor from = {}, Seq to = kLaneEnd, JobId job = kJob, bool urgent = false) {
+  void Open(uint64_t session, uint32_t stream, LaneId lane, uint64_t credit, Cursor from = {}, Seq to = kLaneEnd, JobId job = kJob,
+            bool urgent = false) {
     const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, from, to};
-    Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, msg::Open{.job = job, .range = range, .consumer = ConsumerId{session}, .credit = credit, .urgent = urgent}});
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream},
+                      msg::Open{.job = job, .range = range, .consumer = ConsumerId{session}, .credit = credit, .urgent = urgent}});
   }
   void Join(uint64_t session) { Tell(SessionOpened{SessionId{session}, true}); }
   // The consumer lets go of its oldest block on the stream.

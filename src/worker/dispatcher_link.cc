@@ -19,14 +19,18 @@ void DispatcherLink::Start() { Attempt(); }
 
 void DispatcherLink::Request(Message message, Duration deadline, Session::Answer answer) {
   if (session_ != nullptr) return session_->Request(std::move(message), deadline, std::move(answer));
-  io_.Post([answer = std::move(answer), address = address_] { answer(Status(Code::kUnavailable, "the dispatcher at " + address + " cannot be reached now")); });
+  io_.Post([answer = std::move(answer), address = address_] {
+    answer(Status(Code::kUnavailable, "the dispatcher at " + address + " cannot be reached now"));
+  });
 }
 
 void DispatcherLink::Reply(SessionId asked_on, RequestId request, Message message) {
   if (session_ != nullptr && session_->id() == asked_on) session_->Reply(request, std::move(message));
 }
 
-void DispatcherLink::OnMessage(Session& /*session*/, StreamId /*stream*/, RequestId request, Message message) { handler_.said(request, std::move(message)); }
+void DispatcherLink::OnMessage(Session& /*session*/, StreamId /*stream*/, RequestId request, Message message) {
+  handler_.said(request, std::move(message));
+}
 
 void DispatcherLink::OnClosed(Session& session, const Status& why) {
   if (session_ == nullptr || session_->id() != session.id()) return;

@@ -17,7 +17,7 @@ class DispatcherLink final : public ControlHandler {
  public:
   struct Handler {
     std::function<void()> up;
-    std::function<void(const Status&)> down;    // an attempt that failed, or the session's end; tried again after a pause
+    std::function<void(const Status&)> down;       // an attempt that failed, or the session's end; tried again after a pause
     std::function<void(RequestId, Message)> said;  // not as an answer
   };
   // `io` outlives it, and is stopped before it goes.

@@ -77,8 +77,8 @@ struct DispatcherSaid {  // WorkerWelcome, WorkerBeatReply, ListInputs; anything
 struct DrainAsked {};
 struct TimerFired {};  // may come late, or though nothing is due
 
-using Event = std::variant<SessionOpened, SessionClosed, ConsumerSaid, JobKnown, JobFailed, StepDone, BlockFreed, DispatcherUp, DispatcherDown, DispatcherSaid,
-                           DrainAsked, TimerFired>;
+using Event = std::variant<SessionOpened, SessionClosed, ConsumerSaid, JobKnown, JobFailed, StepDone, BlockFreed, DispatcherUp, DispatcherDown,
+                           DispatcherSaid, DrainAsked, TimerFired>;
 
 // ---- actions, to be carried out in order
 

@@ -46,7 +46,10 @@ Result<std::string> AdvertisedAddress(const std::string& advertise, const std::s
 class WorkerServer::Impl {
  public:
   explicit Impl(Options options)
-      : options_(std::move(options)), pool_(options_.cpus == 0 ? CoreCount() : options_.cpus), table_(std::make_shared<SegmentTable>()), io_("worker-io") {}
+      : options_(std::move(options)),
+        pool_(options_.cpus == 0 ? CoreCount() : options_.cpus),
+        table_(std::make_shared<SegmentTable>()),
+        io_("worker-io") {}
   ~Impl() { Stop(); }
 
   Status Start() {
@@ -94,13 +97,15 @@ class WorkerServer::Impl {
     if (options_.shm) PENSTOCK_TRY(ListenOn(socket, table_));
     PENSTOCK_ASSIGN(address_, AdvertisedAddress(options_.advertise, listeners_.front()->address()));
     ConnectParams params{.token = options_.token, .role = "worker", .name = {}, .shared_memory = false, .pace = {}};
-    shell_->Begin({.memory = options_.memory, .hello = Hello(options_.shm ? socket : ""), .drain_timeout = options_.drain_timeout}, options_.dispatcher, std::move(params));
+    shell_->Begin({.memory = options_.memory, .hello = Hello(options_.shm ? socket : ""), .drain_timeout = options_.drain_timeout},
+                  options_.dispatcher, std::move(params));
     return {};
   }
 
   Status ListenOn(const std::string& address, std::shared_ptr<SegmentTable> segments) {
     ListenParams params{.address = address, .token = options_.token, .cluster = {}, .segments = std::move(segments), .pace = {}};
-    PENSTOCK_ASSIGN(auto listener, penstock::Listen(io_, std::move(params), *shell_, [this](std::shared_ptr<Session> session) { shell_->Accept(std::move(session)); }));
+    PENSTOCK_ASSIGN(auto listener, penstock::Listen(io_, std::move(params), *shell_,
+                                                    [this](std::shared_ptr<Session> session) { shell_->Accept(std::move(session)); }));
     listeners_.push_back(std::move(listener));
     return {};
   }
@@ -139,7 +144,8 @@ class WorkerServer::Impl {
     if (IsPermanent(last_error_.code())) return Status(last_error_).Prefixed("the dispatcher at " + options_.dispatcher);
     return Status(Code::kUnavailable, "no dispatcher at " + options_.dispatcher + " within " +
                                           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()) +
-                                          " ms: " + last_error_.message() + "; start one with `penstock dispatcher`, or name another with --dispatcher");
+                                          " ms: " + last_error_.message() +
+                                          "; start one with `penstock dispatcher`, or name another with --dispatcher");
   }
 
   const Options options_;

@@ -18,13 +18,13 @@ namespace penstock::worker {
 class WorkerServer {
  public:
   struct Options {
-    std::string dispatcher;                 // "host:port" or "unix:/path"
+    std::string dispatcher;  // "host:port" or "unix:/path"
     std::string listen = "127.0.0.1:0";
-    std::string advertise;                  // "": what it listens on
-    uint64_t memory = 0;                    // bytes of blocks and operators' state
-    uint32_t cpus = 0;                      // threads of the pool; 0: as many as there are
+    std::string advertise;  // "": what it listens on
+    uint64_t memory = 0;    // bytes of blocks and operators' state
+    uint32_t cpus = 0;      // threads of the pool; 0: as many as there are
     std::string token;
-    bool shm = true;                        // lend blocks to consumers on this host
+    bool shm = true;  // lend blocks to consumers on this host
     Duration drain_timeout = std::chrono::seconds(30);
     Duration start_timeout = std::chrono::seconds(30);  // for the dispatcher to be there
   };
@@ -39,7 +39,7 @@ class WorkerServer {
   void Drain();
   // At once. Any thread but its own; idempotent.
   void Stop();
-  void Wait();  // until drained or stopped
+  void Wait();              // until drained or stopped
   CoreStats stats() const;  // any thread but its own; all zero after Stop
 
  private:

@@ -58,7 +58,8 @@ class WorkerServerTest : public testing::Test {
     group.Set("drop_remainder", false);
     const Plan plan = Plan::Over({Plan::Over({}, "range", std::move(range))}, "batch", std::move(group));
     const Message registered = Ask(msg::Register{SerializePlan(plan)});
-    const Message joined = Ask(msg::Join{.dataset = std::get<msg::Registered>(registered).dataset, .job_name = "job", .incarnation = 7, .name = "test"});
+    const Message joined =
+        Ask(msg::Join{.dataset = std::get<msg::Registered>(registered).dataset, .job_name = "job", .incarnation = 7, .name = "test"});
     return std::get<msg::Joined>(joined);
   }
   Message Ask(Message question) {
@@ -70,7 +71,8 @@ class WorkerServerTest : public testing::Test {
     auto session = ConnectAndWait(io, address_, {.token = token_, .role = "cli", .name = {}, .pace = {}}, silent);
     if (!session.ok()) return msg::Failed{session.status()};
     std::promise<Result<Message>> answer;
-    io.Post([&] { (*session)->Request(std::move(question), std::chrono::seconds(10), [&](Result<Message> got) { answer.set_value(std::move(got)); }); });
+    io.Post(
+        [&] { (*session)->Request(std::move(question), std::chrono::seconds(10), [&](Result<Message> got) { answer.set_value(std::move(got)); }); });
     auto got = answer.get_future().get();
     io.Stop();
     EXPECT_TRUE(got.ok()) << got.status();
@@ -144,7 +146,8 @@ TEST_P(WorkerServerTransport, ASessionThatEndsFreesItsLanesAndBlocks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, WorkerServerTransport, testing::Bool(), [](const auto& transport) { return transport.param ? "SharedMemory" : "Tcp"; });
+INSTANTIATE_TEST_SUITE_P(Transports, WorkerServerTransport, testing::Bool(),
+                         [](const auto& transport) { return transport.param ? "SharedMemory" : "Tcp"; });
 
 TEST_F(WorkerServerTest, DrainingTellsTheConsumersFinishesTheirLanesAndEnds) {
   const auto worker = StartWorker();

@@ -45,10 +45,11 @@ Shell::~Shell() { inbox_->Close(); }
 
 void Shell::Begin(CoreOptions options, std::string dispatcher, ConnectParams params) {
   core_ = std::make_unique<WorkerCore>(std::move(options));
-  link_ = std::make_unique<DispatcherLink>(io_, std::move(dispatcher), std::move(params),
-                                           DispatcherLink::Handler{.up = [this] { OnDispatcherUp(); },
-                                                                   .down = [this](const Status& why) { OnDispatcherDown(why); },
-                                                                   .said = [this](RequestId request, Message message) { OnDispatcherSaid(request, std::move(message)); }});
+  link_ = std::make_unique<DispatcherLink>(
+      io_, std::move(dispatcher), std::move(params),
+      DispatcherLink::Handler{.up = [this] { OnDispatcherUp(); },
+                              .down = [this](const Status& why) { OnDispatcherDown(why); },
+                              .said = [this](RequestId request, Message message) { OnDispatcherSaid(request, std::move(message)); }});
   link_->Start();
 }
 
@@ -85,7 +86,8 @@ void Shell::Accept(std::shared_ptr<Session> session) {
 }
 
 void Shell::OnMessage(Session& session, StreamId stream, RequestId request, Message message) {
-  if (request != RequestId{}) return session.Reply(request, msg::Failed{Status(Code::kInvalid, "a worker takes lanes, not requests: ask the dispatcher")});
+  if (request != RequestId{})
+    return session.Reply(request, msg::Failed{Status(Code::kInvalid, "a worker takes lanes, not requests: ask the dispatcher")});
   Apply(ConsumerSaid{session.id(), stream, std::move(message)});
 }
 

@@ -23,9 +23,9 @@ namespace penstock::worker {
 class Shell final : public SessionHandler {
  public:
   struct Hooks {
-    std::function<void()> welcomed;                   // the dispatcher knows this worker
-    std::function<void(const Status&)> unreachable;   // an attempt to reach it failed
-    std::function<void()> drained;                    // nothing is left to do
+    std::function<void()> welcomed;                  // the dispatcher knows this worker
+    std::function<void(const Status&)> unreachable;  // an attempt to reach it failed
+    std::function<void()> drained;                   // nothing is left to do
   };
   // `io` and `pool` are stopped before it goes.
   Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, Hooks hooks);

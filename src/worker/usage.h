@@ -11,7 +11,7 @@ struct Usage {
 };
 Usage ProcessUsage();
 
-uint32_t CoreCount();          // that this process may run on
-uint64_t DefaultMemory();      // 0.6 of what the cgroup or the machine has
+uint32_t CoreCount();      // that this process may run on
+uint64_t DefaultMemory();  // 0.6 of what the cgroup or the machine has
 
 }  // namespace penstock::worker
