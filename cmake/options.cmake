@@ -14,7 +14,10 @@ endif()
 
 add_library(penstock_options INTERFACE)
 target_include_directories(penstock_options INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(penstock_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion -Wno-sign-conversion -Werror)
+target_compile_options(penstock_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wconversion -Wno-sign-conversion)
+if(PENSTOCK_WERROR)
+  target_compile_options(penstock_options INTERFACE -Werror)
+endif()
 # g++ 12 sees short strings inside std::optional and std::variant as uninitialised when it optimises; the sanitizers know better.
 target_compile_options(penstock_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 target_compile_definitions(penstock_options INTERFACE PENSTOCK_VERSION="${PROJECT_VERSION}")

@@ -199,3 +199,12 @@ def test_a_loop_that_keeps_its_batches_goes_on(start_cluster: StartCluster) -> N
     dataset = Dataset.from_arrays({"id": np.arange(16), "x": np.zeros((16, 1 << 15))}).batch(4)
     kept = list(dataset.distribute(cluster.address, memory="64MiB", timeout=20))
     assert sorted(i for batch in kept for i in batch["id"].tolist()) == list(range(16))
+
+
+def test_rows_that_a_loop_left_untaken_go_to_another_consumer(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    dataset = Dataset.from_range(10_000)  # not batched: rows come out of a run one by one
+    with dataset.distribute(cluster.address, job_name="job") as reader:
+        first = [int(row) for _, row in zip(range(3), reader)]
+    rest = [int(row) for row in dataset.distribute(cluster.address, job_name="job")]
+    assert sorted(first + rest) == list(range(10_000))

@@ -192,9 +192,22 @@ class Settler {
   }
 
   void HandOver(EpochState& state) {
-    size_t needy = Needy(state).size();
+    const size_t needy = Needy(state).size();
+    if (needy > 0) RecallFromBeyond(state);
     size_t coming = Coming(state);
     while (coming < needy && RevokeFromRichest(state)) ++coming;
+  }
+
+  // What was orphaned went to those who had gone on. One who has come into the epoch since reads it instead: they wait for it to end.
+  void RecallFromBeyond(EpochState& state) {
+    for (auto& [id, consumer] : job_.members) {
+      EpochState::Holder* holder = consumer.epoch > state.epoch() && Idle(consumer) ? state.Find(id) : nullptr;
+      if (holder == nullptr) continue;
+      for (auto& [name, held] : *holder) {
+        consumer.news = consumer.news || !held.revoked;
+        held.revoked = true;
+      }
+    }
   }
 
   // Grants that are on their way back from those who still read.
