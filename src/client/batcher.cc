@@ -66,7 +66,8 @@ Result<HeldBlock> CopyRows(const Spec& spec, const HeldBlock& block, uint64_t ro
   }
   for (const ColumnView& view : views) {
     std::vector<std::span<std::byte>> places;
-    for (size_t i = 0; i <= view.shape->levels; ++i, ++place) places.push_back(extent.bytes().subspan(plan.places[place].offset, plan.places[place].length));
+    for (size_t i = 0; i <= view.shape->levels; ++i, ++place)
+      places.push_back(extent.bytes().subspan(plan.places[place].offset, plan.places[place].length));
     view.CopyTo(row, rows, places);
   }
   PENSTOCK_ASSIGN(const BlockView view, CheckBlock(spec, extent.bytes()));
@@ -106,7 +107,8 @@ Result<Batch> Batcher::Make(std::span<const SlicedBlock> slices, bool own) const
   } else {
     PENSTOCK_TRY(Join(slices, *memory, columns));
   }
-  const uint64_t rows = std::accumulate(slices.begin(), slices.end(), uint64_t{0}, [](uint64_t sum, const SlicedBlock& s) { return sum + s.slice.rows; });
+  const uint64_t rows =
+      std::accumulate(slices.begin(), slices.end(), uint64_t{0}, [](uint64_t sum, const SlicedBlock& s) { return sum + s.slice.rows; });
   return Batch(rows, std::move(spec), std::move(columns), PiecesOf(slices), std::move(memory));
 }
 

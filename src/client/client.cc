@@ -78,7 +78,8 @@ class RemoteClient final : public Client {
       return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
     }
     if (options.consumers > 0 && options.index.value_or(0) >= options.consumers) {
-      return Status(Code::kInvalid, "index " + std::to_string(*options.index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
+      return Status(Code::kInvalid,
+                    "index " + std::to_string(*options.index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
     }
     msg::Join join;
     join.dataset = dataset_id;
@@ -132,7 +133,9 @@ class RemoteClient final : public Client {
     }
   }
 
-  Status Unexpected() const { return Status(Code::kMismatch, "the dispatcher at " + address_ + " answered with something else; is it of another version?"); }
+  Status Unexpected() const {
+    return Status(Code::kMismatch, "the dispatcher at " + address_ + " answered with something else; is it of another version?");
+  }
 
   static constexpr Duration kRetryEvery = milliseconds(50);
 

@@ -42,7 +42,8 @@ Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step) {
 
 Dataset Dataset::TFRecord(std::vector<std::string> files, std::string compression, bool verify_crc) {
   for (std::string& file : files) file = Absolute(file);
-  return Dataset(Plan::Over({}, "tfrecord", Attrs({{"files", std::move(files)}, {"compression", std::move(compression)}, {"verify_crc", verify_crc}})));
+  return Dataset(
+      Plan::Over({}, "tfrecord", Attrs({{"files", std::move(files)}, {"compression", std::move(compression)}, {"verify_crc", verify_crc}})));
 }
 
 Dataset Dataset::ParseExample(const std::vector<Feature>& features) const {

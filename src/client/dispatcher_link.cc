@@ -17,20 +17,20 @@ bool Permanent(Code code) { return code == Code::kPermission || code == Code::kM
 
 Status ServiceIdentity::Accept(const msg::HelloReply& reply, const std::string& address) {
   if (!cluster.empty() && reply.cluster != cluster) {
-    return Status(Code::kMismatch, "the dispatcher at " + address + " is of another cluster (" + reply.cluster + ") than this client joined (" + cluster +
-                                       "); if its state was lost on purpose, start the readers anew");
+    return Status(Code::kMismatch, "the dispatcher at " + address + " is of another cluster (" + reply.cluster + ") than this client joined (" +
+                                       cluster + "); if its state was lost on purpose, start the readers anew");
   }
   if (reply.term < term) {
-    return Status(Code::kStale, "the dispatcher at " + address + " is of an older term (" + std::to_string(Raw(reply.term)) + ") than was seen before (" +
-                                    std::to_string(Raw(term)) + "); stop it, a newer one has taken over");
+    return Status(Code::kStale, "the dispatcher at " + address + " is of an older term (" + std::to_string(Raw(reply.term)) +
+                                    ") than was seen before (" + std::to_string(Raw(term)) + "); stop it, a newer one has taken over");
   }
   cluster = reply.cluster;
   term = reply.term;
   return {};
 }
 
-std::shared_ptr<DispatcherLink> DispatcherLink::Make(IoThread& io, std::string address, ConnectParams params, std::shared_ptr<ServiceIdentity> identity,
-                                                     Handler handler) {
+std::shared_ptr<DispatcherLink> DispatcherLink::Make(IoThread& io, std::string address, ConnectParams params,
+                                                     std::shared_ptr<ServiceIdentity> identity, Handler handler) {
   return std::shared_ptr<DispatcherLink>(new DispatcherLink(io, std::move(address), std::move(params), std::move(identity), std::move(handler)));
 }
 
@@ -79,13 +79,14 @@ void DispatcherLink::Down(const Status& why) {
 void DispatcherLink::Request(Message message, Duration deadline, Session::Answer answer) {
   if (session_ != nullptr) {
     // Why a session ended is not the dispatcher's word on what was asked: whoever asked may ask again.
-    return session_->Request(std::move(message), deadline, [self = shared_from_this(), id = session_->id(), answer = std::move(answer)](Result<Message> reply) {
-      if (reply.ok()) return answer(std::move(reply));
-      self->io_.Post([self, id, answer, status = reply.status()] {
-        const bool lasts = self->session_ != nullptr && self->session_->id() == id;
-        answer(lasts ? status : Status(Code::kUnavailable, status.message()));
-      });
-    });
+    return session_->Request(std::move(message), deadline,
+                             [self = shared_from_this(), id = session_->id(), answer = std::move(answer)](Result<Message> reply) {
+                               if (reply.ok()) return answer(std::move(reply));
+                               self->io_.Post([self, id, answer, status = reply.status()] {
+                                 const bool lasts = self->session_ != nullptr && self->session_->id() == id;
+                                 answer(lasts ? status : Status(Code::kUnavailable, status.message()));
+                               });
+                             });
   }
   io_.Post([answer = std::move(answer), address = address_] { answer(Status(Code::kUnavailable, "no connection to the dispatcher at " + address)); });
 }

@@ -30,7 +30,8 @@ class DispatcherLink final : public ControlHandler, public std::enable_shared_fr
     std::function<void(const Status&)> refused;  // permanent: token, version, another cluster
     std::function<void(Message)> said;           // not as an answer
   };
-  static std::shared_ptr<DispatcherLink> Make(IoThread& io, std::string address, ConnectParams params, std::shared_ptr<ServiceIdentity> identity, Handler handler);
+  static std::shared_ptr<DispatcherLink> Make(IoThread& io, std::string address, ConnectParams params, std::shared_ptr<ServiceIdentity> identity,
+                                              Handler handler);
 
   void Start();
   // No handler is called after this.

@@ -42,9 +42,10 @@ Hub& Hub::Get() {
 
 Status CheckNotForked(ForkStamp made, const char* what) {
   if (made == CurrentStamp()) return {};
-  return Status(Code::kInvalid, std::string("this ") + what +
-                                    " was made before the process forked and lives in the parent; in the child connect anew and make a reader there, or start "
-                                    "the child with spawn or forkserver");
+  return Status(Code::kInvalid,
+                std::string("this ") + what +
+                    " was made before the process forked and lives in the parent; in the child connect anew and make a reader there, or start "
+                    "the child with spawn or forkserver");
 }
 
 }  // namespace penstock

@@ -37,7 +37,8 @@ class InlineReader final : public Reader {
       if (auto* slices = std::get_if<std::vector<Slice>>(&taken)) return MakeBatch(*slices);
       if (auto* status = std::get_if<Status>(&taken)) return *status;
       if (std::holds_alternative<Shelf::EpochEnd>(taken)) return std::optional<Batch>();
-      if (std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start) >= wait) {  // max() of milliseconds is no number of nanoseconds
+      if (std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start) >=
+          wait) {  // max() of milliseconds is no number of nanoseconds
         const std::string where = Where();
         return Status(Code::kDeadline, "no batch within " + std::to_string(wait.count()) + " ms; at " + where).With("where", where);
       }

@@ -141,7 +141,8 @@ void ReaderIo::OnLaneMessage(WorkerId /*worker*/, StreamId stream, Message messa
 }
 
 void ReaderIo::OnLaneBlock(WorkerId worker, StreamId stream, Extent extent) {
-  Result<BlockView> view = row_spec_ == nullptr ? Status(Code::kInternal, "a block came before the job's spec") : CheckBlock(*row_spec_, extent.bytes());
+  Result<BlockView> view =
+      row_spec_ == nullptr ? Status(Code::kInternal, "a block came before the job's spec") : CheckBlock(*row_spec_, extent.bytes());
   if (!view.ok()) {
     hub_.workers().Send(KeyOf(worker), stream, msg::CloseLane{}, *this);
     return On(event::LaneSays{stream, msg::LaneFailed{view.status()}});

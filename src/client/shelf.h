@@ -62,8 +62,8 @@ struct Mark {
   Cursor asked;            // …and it came back for more
   uint64_t left_rows = 0;  // on the shelf, not handed out
   uint64_t ready_groups = 0;
-  bool done = false;       // ended, all delivered (or dropped by rule), and asked for more
-  bool removed = false;    // not on the shelf any more: the last mark of this grant
+  bool done = false;     // ended, all delivered (or dropped by rule), and asked for more
+  bool removed = false;  // not on the shelf any more: the last mark of this grant
 };
 
 struct ShelfTotals {
@@ -138,7 +138,7 @@ class Shelf {
   };
   struct Lane {
     std::deque<Entry> blocks;
-    Cursor shelved;   // put up to here
+    Cursor shelved;  // put up to here
     Cursor received;
     Cursor asked;
     std::optional<Cursor> end;
@@ -197,10 +197,10 @@ class Shelf {
   std::set<GrantName> unasked_;     // in the last batch
   std::vector<LastTaken> last_;     // the last batch
   std::set<GrantName> dirty_;
-  std::vector<Mark> last_marks_;    // of removed grants
+  std::vector<Mark> last_marks_;  // of removed grants
   std::vector<Handle> passed_;
-  std::set<Handle> in_hand_;        // of the last batch, until it is claimed…
-  std::vector<Handle> unclaimed_;   // …and those of them that are passed then
+  std::set<Handle> in_hand_;       // of the last batch, until it is claimed…
+  std::vector<Handle> unclaimed_;  // …and those of them that are passed then
   bool waiting_ = false;
   bool waiting_told_ = false;
   std::optional<TimePoint> waits_since_;

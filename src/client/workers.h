@@ -19,9 +19,9 @@ class WorkerBook {
   struct Entry {
     msg::WorkerInfo info;
     Link link = Link::kNone;
-    bool listed = true;      // in the dispatcher's newest list
-    TimePoint retry_at{};    // could not be reached: not before
-    uint32_t failures = 0;   // in a row
+    bool listed = true;     // in the dispatcher's newest list
+    TimePoint retry_at{};   // could not be reached: not before
+    uint32_t failures = 0;  // in a row
   };
 
   // The dispatcher's newest list. A worker that left it takes no new lane; it is forgotten when its link is gone.

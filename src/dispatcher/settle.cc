@@ -126,8 +126,7 @@ class Settler {
   // ---- grants
   // One that is still in an earlier epoch will read this one too.
   bool AnyBehind(Epoch epoch) const {
-    return std::any_of(job_.members.begin(), job_.members.end(),
-                       [&](const auto& item) { return !item.second.expired && item.second.epoch < epoch; });
+    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return !item.second.expired && item.second.epoch < epoch; });
   }
 
   void DropUnwanted(EpochState& state) {

@@ -87,9 +87,10 @@ Status TakeAll(const VectorOf<F>* in, std::vector<T>& out) {
 #define PENSTOCK_MESSAGES(X)                                                                                                                      \
   X(Hello)                                                                                                                                        \
   X(HelloReply)                                                                                                                                   \
-  X(Failed) X(Done) X(Register) X(Registered) X(GetDataset) X(DatasetReply) X(Join) X(Joined) X(Beat) X(BeatReply) X(Leave) X(WorkerHello)        \
-      X(WorkerWelcome) X(WorkerBeat) X(WorkerBeatReply) X(ListInputs) X(Inputs) X(GetJob) X(JobReply) X(Open) X(Credit) X(CloseLane) X(LaneEnded) \
-          X(LaneFailed) X(Refused) X(SegmentMade) X(SegmentGone) X(Draining) X(StatusAsk) X(StatusReply)
+  X(Failed)                                                                                                                                       \
+  X(Done) X(Register) X(Registered) X(GetDataset) X(DatasetReply) X(Join) X(Joined) X(Beat) X(BeatReply) X(Leave) X(WorkerHello) X(WorkerWelcome) \
+      X(WorkerBeat) X(WorkerBeatReply) X(ListInputs) X(Inputs) X(GetJob) X(JobReply) X(Open) X(Credit) X(CloseLane) X(LaneEnded) X(LaneFailed)    \
+          X(Refused) X(SegmentMade) X(SegmentGone) X(Draining) X(StatusAsk) X(StatusReply)
 
 #define PENSTOCK_DECLARE(Name)                                    \
   Offset<fb::Name> PutBody(Builder& b, const msg::Name& message); \

@@ -49,8 +49,7 @@ Result<std::shared_ptr<Segment>> Segment::Map(SegmentId id, uint64_t bytes, Fd f
 
 Result<std::shared_ptr<Segment>> SegmentTable::Make(uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  if (last_ == kLastSegment)
-    return Status(Code::kUnavailable, "this worker has used up its segment numbers: restart it");
+  if (last_ == kLastSegment) return Status(Code::kUnavailable, "this worker has used up its segment numbers: restart it");
   std::erase_if(segments_, [](const auto& entry) { return entry.second.expired(); });
   PENSTOCK_ASSIGN(auto segment, Segment::Make(SegmentId{last_ + 1}, bytes));
   segments_.emplace(SegmentId{++last_}, segment);
