@@ -79,7 +79,7 @@ def consume(directory: str, address: str) -> None:
     """What a consumer process does: read, take a step as a training loop would, say what it got."""
     import numpy as np
 
-    weights = np.full((WIDTH, 2048), 0.01, np.float32)
+    weights = np.full((WIDTH, 512), 0.01, np.float32)
     dataset = (
         Dataset.from_tfrecord(f"{directory}/*.tfrecord.gz").parse_example({"id": "int64", "x": Fixed("float32", [WIDTH])}).shuffle(1000).batch(BATCH)
     )
