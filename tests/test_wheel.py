@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+# The flags and the name of the compiler as in the release preset, so that ccache answers.
+LIKE_RELEASE = ["--config-settings", "cmake.define.PENSTOCK_WERROR=ON"]
+COMPILER = {"CXX": "c++"}
 
 
 @pytest.mark.timeout(300)
 def test_the_wheel_holds_module_executable_and_entry_point(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
-    compiler = {"CXX": "c++"}  # by the name that the release build knows it by, so that ccache answers
-    done = subprocess.run(build, capture_output=True, text=True, env={**os.environ, **compiler}, check=False)
+    build = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), *LIKE_RELEASE]
+    done = subprocess.run(build, capture_output=True, text=True, env={**os.environ, **COMPILER}, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     (wheel,) = tmp_path.glob("penstock-*.whl")
     site = tmp_path / "site"
