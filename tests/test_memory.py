@@ -1,9 +1,11 @@
 """A worker keeps to its budget, however many jobs and consumers it serves."""
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import penstock
 from conftest import StartCluster
@@ -12,46 +14,69 @@ from support.waiting import wait_until
 
 MIB = 1 << 20
 JOBS, CONSUMERS = 4, 8
+STALL = 10.0  # seconds; 32 consumers share two cores with the test
 
 
 def _rss(pid: int) -> int:
-    """The most that the process ever had in memory, without what it shares with readers through segments."""
+    """The most that the process ever had in memory, mapped segments included."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return int(fields["VmHWM"].split()[0]) * 1024
 
 
-def test_a_small_worker_serves_many_jobs_and_sleeping_consumers(start_cluster: StartCluster) -> None:
+KNOWN_STALL = pytest.mark.xfail(
+    reason="in shared memory, beside consumers that never read, a reader may wait for its lane without end; the bounds on memory hold",
+    raises=AssertionError,
+    strict=False,
+)
+
+
+@pytest.mark.parametrize("shared_memory", [False, pytest.param(True, marks=KNOWN_STALL)], ids=["socket", "shared memory"])
+def test_a_small_worker_serves_many_jobs_and_sleeping_consumers(shared_memory: bool, start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=1, memory="256MiB")
     base = np.zeros((1, MIB // 8), np.int64)
     readers: list[list[penstock.Reader]] = []
-    services = [cluster.connect() for _ in range(CONSUMERS)]
+    services = [cluster.connect(shared_memory=shared_memory) for _ in range(CONSUMERS)]
     for job in range(JOBS):
-        dataset = Dataset.from_arrays({"x": base}).repeat(200).enumerate()
-        readers.append([dataset.distribute(service, job_name=f"job{job}", even="uneven", memory="16MiB", timeout=60) for service in services])
+        dataset = Dataset.from_arrays({"x": base}).repeat(100_000).enumerate()
+        readers.append([dataset.distribute(service, job_name=f"job{job}", even="uneven", memory="16MiB", timeout=STALL) for service in services])
     failures: list[BaseException] = []
-    counts: list[int] = []
-    peak_used = 0
+    waits: list[float] = []
+    enough = threading.Event()
 
     def read(reader: penstock.Reader) -> None:
         try:
-            counts.append(sum(1 for _, _ in zip(range(40), reader)))
+            before = time.monotonic()
+            for _ in reader:
+                waits.append(time.monotonic() - before)
+                if enough.is_set():
+                    return
+                before = time.monotonic()
+            raise AssertionError("the epoch ended before the figures were taken")
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=read, args=(reader,)) for job in readers for reader in job[: CONSUMERS // 2]]
+    threads = [threading.Thread(target=read, args=(reader,), daemon=True) for job in readers for reader in job[: CONSUMERS // 2]]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
+    used: dict[int, int] = {}  # by rows sent: a worker reports each second, and a report without progress would be a stall
+
+    def three_reports() -> bool:
         status = cluster.worker_status(0)
         assert status is not None
-        peak_used = max(peak_used, status["used"])
+        used[status["rows"]] = status["used"]
+        return len([rows for rows in used if rows > 0]) >= 3 or bool(failures)
+
+    wait_until(three_reports, "three reports of a worker that moves", within=60)
+    enough.set()
     for thread in threads:
-        thread.join()
+        thread.join(30)
+    # The bounds first, and not as assertions that the mark above would excuse.
+    if not (0 < max(used.values()) < 256 * MIB and _rss(cluster.workers[0].pid) < 400 * MIB):
+        raise RuntimeError(f"over the budget: {max(used.values())} bytes of blocks, {_rss(cluster.workers[0].pid)} resident")
     assert failures == []
-    assert all(count > 0 for count in counts)
-    wait_until(lambda: (cluster.worker_status(0) or {"used": 0})["used"] > 0, "the sleepers' blocks are counted")
-    assert peak_used < 256 * MIB
-    assert _rss(cluster.workers[0].pid) < 400 * MIB
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(waits) >= len(threads)
+    assert max(waits) < STALL, f"a reader waited {max(waits):.1f} s"
     for job in readers:
         for reader in job:
             reader.close()
