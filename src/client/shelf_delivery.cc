@@ -64,6 +64,7 @@ void Shelf::Unreceive(uint64_t rows) {
     auto lane = lanes_.find(taken->grant);
     if (lane != lanes_.end()) {
       lane->second.received = taken->block.cursor(taken->row + taken->rows - back);
+      lane->second.left += back;  // so that the grant does not pass for delivered to its end
     } else {
       totals_.dropped_rows += back;  // the grant has gone to another, behind these rows
     }
