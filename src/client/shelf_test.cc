@@ -233,6 +233,23 @@ TEST_F(ShelfTest, ARemovedGrantGivesNoMoreRowsAndSaysWhereItStood) {
   EXPECT_EQ(progress.passed.size(), 1u);
 }
 
+TEST_F(ShelfTest, RowsGivenBackAreNotReceivedThoughTheLaneHasEnded) {
+  Start(Cut(0));
+  Open(Lane(0));
+  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  shelf_.End(Lane(0), {10, 0});
+  EXPECT_EQ(Count(Batch()), 10u);
+  (void)shelf_.TakeProgress();
+  shelf_.Unreceive(7);
+  shelf_.Close();
+  const Progress progress = shelf_.TakeProgress();
+  const Mark* mark = Find(progress, Lane(0));
+  ASSERT_NE(mark, nullptr);
+  EXPECT_EQ(mark->received, (Cursor{3, 0}));
+  EXPECT_EQ(mark->left_rows, 7u);
+  EXPECT_FALSE(mark->done);
+}
+
 TEST_F(ShelfTest, AnErrorComesAfterTheBatchesThatAreReady) {
   Start(Cut(2));
   Open(Lane(0));
