@@ -84,13 +84,13 @@ Status TakeAll(const VectorOf<F>* in, std::vector<T>& out) {
 }
 
 // Every message, by the name that it has in schema/wire.fbs and in messages.h.
-#define PENSTOCK_MESSAGES(X)                                                                                                                      \
-  X(Hello)                                                                                                                                        \
-  X(HelloReply)                                                                                                                                   \
-  X(Failed)                                                                                                                                       \
-  X(Done) X(Register) X(Registered) X(GetDataset) X(DatasetReply) X(Join) X(Joined) X(Beat) X(BeatReply) X(Leave) X(WorkerHello) X(WorkerWelcome) \
-      X(WorkerBeat) X(WorkerBeatReply) X(ListInputs) X(Inputs) X(GetJob) X(JobReply) X(Open) X(Credit) X(CloseLane) X(LaneEnded) X(LaneFailed)    \
-          X(Refused) X(SegmentMade) X(SegmentGone) X(Draining) X(StatusAsk) X(StatusReply)
+// clang-format off
+#define PENSTOCK_MESSAGES(X) \
+  X(Hello) X(HelloReply) X(Failed) X(Done) X(Register) X(Registered) X(GetDataset) X(DatasetReply) X(Join) X(Joined) X(Beat) \
+  X(BeatReply) X(Leave) X(WorkerHello) X(WorkerWelcome) X(WorkerBeat) X(WorkerBeatReply) X(ListInputs) X(Inputs) X(GetJob) \
+  X(JobReply) X(Open) X(Credit) X(CloseLane) X(LaneEnded) X(LaneFailed) X(Refused) X(SegmentMade) X(SegmentGone) X(Draining) \
+  X(StatusAsk) X(StatusReply)
+// clang-format on
 
 #define PENSTOCK_DECLARE(Name)                                    \
   Offset<fb::Name> PutBody(Builder& b, const msg::Name& message); \
