@@ -152,7 +152,7 @@ class Dataset:
         consumer_index, num_consumers: which of how many this reader is, where that is fixed.
         seed: of all shuffling; with it the same rows come in the same lanes.
         epochs: how often the dataset is read; None: as often as it is iterated.
-        even: "uneven" delivers all rows; "drop" ends all consumers at the same step; "auto" is drop where num_consumers > 1.
+        even: "auto" and "uneven" deliver all rows, so that consumers may end at different steps; "drop" and "pad" are refused in this version.
         memory: of blocks that this reader holds at most.
         timeout: seconds without progress after which `Stalled` says what is waited for.
         """
