@@ -8,6 +8,7 @@ namespace penstock::python {
 void BindPlan(nanobind::module_& m);
 void BindBatch(nanobind::module_& m);
 void BindClient(nanobind::module_& m);
+void BindCluster(nanobind::module_& m);
 void BindTFRecord(nanobind::module_& m);
 
 }  // namespace penstock::python

@@ -8,5 +8,6 @@ NB_MODULE(_core, m) {
   penstock::python::BindPlan(m);
   penstock::python::BindBatch(m);
   penstock::python::BindClient(m);
+  penstock::python::BindCluster(m);
   penstock::python::BindTFRecord(m);
 }

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from support import data
 from support.cluster import TestCluster
+from support.servers import Servers
 
 settings.register_profile("penstock", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 settings.load_profile("penstock")
@@ -39,6 +40,14 @@ def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
         cluster.stop()
         assert cluster.running() == [], "processes were left running"
     assert set(os.listdir("/dev/shm")) <= shared_memory, "shared memory was left behind"
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    """servers.start("dispatcher", flags…): single servers; killed after the test."""
+    started = Servers(tmp_path)
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="session")

@@ -146,10 +146,13 @@ class Dataset:
     def distribute(self, service: Service | str | None = None, **options: Any) -> Any:
         """Has workers read this dataset, and returns the reader that receives from them.
 
-        service: a Service, an address, "local[:N]", "inline" (here), "off" (this dataset, untouched), or None: `PENSTOCK_SERVICE`, else inline.
-        job_name: readers that give the same name share one job, each row going to exactly one of them. None: a job of its own.
+        service: a Service, an address, "local[:N]", "inline" (here), "off" (this dataset, untouched),
+            or None: what the environment names, else inline.
+        job_name: readers that give the same name share one job, each row going to exactly one of them. None: `PENSTOCK_JOB_NAME`; with several
+            ranks a name that all of them derive from the platform's job id and the ordinal of the dataset in the program; else a job of its own.
         processing_mode: "shared" (the default; each row once) or "replicated" (each worker reads all). tf.data service's names work too.
-        consumer_index, num_consumers: which of how many this reader is, where that is fixed.
+        consumer_index, num_consumers: which of how many this reader is; None: the rank that the environment or the process group
+            names, if there are several.
         seed: of all shuffling; with it the same rows come in the same lanes.
         epochs: how often the dataset is read; None: as often as it is iterated.
         even: "auto" and "uneven" deliver all rows, so that consumers may end at different steps; "drop" and "pad" are refused in this version.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from penstock import _columns, _core, _progress
+from penstock import _columns, _core, _identity, _progress
 from penstock.errors import Finished, Invalid, NotFound
 from penstock.ragged import Ragged
 
@@ -151,9 +152,11 @@ def open_reader(
         raise Invalid("consumer_index and num_consumers go together: which of how many consumers this is")
     if epochs is not None and epochs < 1:
         raise Invalid(f"epochs must be at least 1, or None for one at each iteration; it is {epochs}")
+    if service.kind == "remote":
+        job_name, consumer_index, num_consumers = _identity.current().place(job_name, consumer_index, num_consumers)
     options = {
         "job_name": job_name or "",
-        "mode": processing_mode or "shared",
+        "mode": processing_mode or os.environ.get("PENSTOCK_PROCESSING_MODE") or "shared",
         "even": even,
         "seed": seed,
         "epochs": epochs or 0,

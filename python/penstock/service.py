@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from penstock import _core
+from penstock import _core, _identity
 from penstock.errors import Invalid
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class Service:
 def connect(service: str | None = None, *, token: str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
     """A connection to a service, made now, so that what is wrong with it is said now.
 
-    service: "penstock://host:5050" ("grpc://", "host:port" too), "unix:/path", "local[:N]", "inline", "off"; None: `PENSTOCK_SERVICE`, else inline.
+    service: "penstock://host:5050" ("grpc://", "host:port" too), "unix:/path", "local[:N]", "inline", "off"; None: what the environment names
+    (docs/reference/environment.md; `penstock doctor --env` shows it), else inline.
     token: None: `PENSTOCK_TOKEN`, or the content of the file that `PENSTOCK_TOKEN_FILE` names.
     timeout: seconds for the service to be there.
     """
@@ -93,7 +94,7 @@ def resolve(service: Service | str | None) -> Service:
 
 
 def _find(service: str | None, token: str | None, timeout: float, shared_memory: bool) -> Service:
-    address = service or os.environ.get("PENSTOCK_SERVICE") or "inline"
+    address = service or _identity.current().service_to_join()
     if address in ("inline", "off"):
         return Service(address, kind="inline" if address == "inline" else "off")
     match = re.fullmatch(r"local(?::(\d+))?", address)

@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/signals.h"
+#include "cli/surroundings.h"
 #include "cli/values.h"
+#include "cluster/placement.h"
 #include "dispatcher/server.h"
 #include "engine/pipeline.h"
 #include "penstock/plan.h"
@@ -22,19 +24,17 @@ Status CheckSerializedPlan(std::string_view bytes) {
 class Dispatcher final : public Command {
  public:
   void Declare(Flags& flags) override {
-    flags.Text("--listen", &options_.listen, "HOST:PORT (port 0: any free one) or unix:/path; default 127.0.0.1:5050");
+    flags.Text("--listen", &options_.listen,
+               "HOST:PORT (port 0: any free one) or unix:/path; default what the environment names, else 127.0.0.1:5050");
     flags.Text("--state-dir", &options_.state_dir,
-               "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR, else they go with the process");
+               "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR or DATASET_JOURNALING_DIR, else they go with the process");
     flags.Text("--token-file", &token_file_, "File with the token that everybody must show; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
     flags.Hidden("--ready-fd", &ready_fd_);
   }
 
   Result<int> Run(const Globals& /*globals*/) override {
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
-    PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
-    PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
-    if (const char* state_dir = std::getenv("PENSTOCK_STATE_DIR"); options_.state_dir.empty() && state_dir != nullptr) options_.state_dir = state_dir;
-    options_.check_plan = CheckSerializedPlan;
+    PENSTOCK_TRY(Complete());
     std::atomic<dispatcher::DispatcherServer*> running{nullptr};
     std::optional<SignalWatch> watch([&running](int signal) {
       auto* server = running.load();
@@ -52,7 +52,19 @@ class Dispatcher final : public Command {
   }
 
  private:
-  dispatcher::ServerOptions options_{.listen = "127.0.0.1:5050", .state_dir = {}, .token = {}, .check_plan = {}, .pace = {}};
+  Status Complete() {
+    const cluster::Report report = ExamineSurroundings({.role = cluster::Role::kDispatcher});
+    LogWarnings(report);
+    PENSTOCK_ASSIGN(const cluster::Placement placement, cluster::PlaceServer(report, options_.listen));
+    options_.listen = placement.listen;
+    PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
+    PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
+    if (options_.state_dir.empty()) options_.state_dir = Variable("PENSTOCK_STATE_DIR", "DATASET_JOURNALING_DIR");
+    options_.check_plan = CheckSerializedPlan;
+    return {};
+  }
+
+  dispatcher::ServerOptions options_{.listen = {}, .state_dir = {}, .token = {}, .check_plan = {}, .pace = {}};
   std::string token_file_;
   int ready_fd_ = -1;
 };

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/features.h"
 #include "cli/rows.h"
+#include "cli/surroundings.h"
 #include "cli/values.h"
 #include "penstock/client.h"
 

@@ -6,6 +6,7 @@
 
 #include "cli/ask.h"
 #include "cli/command.h"
+#include "cli/surroundings.h"
 #include "cli/text_table.h"
 #include "cli/values.h"
 

@@ -12,6 +12,7 @@ const std::vector<CommandEntry>& Commands() {
       {"status", "Jobs and workers of a service", "penstock status --dispatcher 127.0.0.1:5050", MakeStatus},
       {"read", "Reads files, or takes part in a job, and shows rows and speed",
        "penstock read '/data/*.tfrecord.gz' --parse id:int64 --parse words:string[] -n 3 --json", MakeRead},
+      {"doctor", "What this process's surroundings say, and whether all is there to run", "penstock doctor --env", MakeDoctor},
       {"version", "The version of this executable", "penstock version --json", MakeVersion},
   };
   return commands;

@@ -13,6 +13,8 @@
 #include <variant>
 
 #include "base/constants.h"
+#include "cli/surroundings.h"
+#include "cluster/placement.h"
 #include "wire/address.h"
 
 namespace penstock::cli {
@@ -48,13 +50,6 @@ Result<double> ParseWithUnit(std::string_view text, const std::array<Unit, N>& u
   return Status(Code::kInvalid, "\"" + std::string(text) + "\" is no " + what);
 }
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-bool IsLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
-
 }  // namespace
 
 Result<uint64_t> ParseBytes(std::string_view text) {
@@ -78,8 +73,8 @@ std::string FormatBytes(uint64_t bytes) {
 }
 
 Result<std::string> ReadToken(const std::string& token_file) {
-  const std::string path = token_file.empty() ? Environment("PENSTOCK_TOKEN_FILE") : token_file;
-  if (path.empty()) return Environment("PENSTOCK_TOKEN");
+  const std::string path = token_file.empty() ? Variable("PENSTOCK_TOKEN_FILE") : token_file;
+  if (path.empty()) return Variable("PENSTOCK_TOKEN");
   std::ifstream file(path);
   std::string token{std::istreambuf_iterator<char>(file), {}};
   if (!file) return Status(Code::kInvalid, "cannot read the token file " + path + "; --token-file or PENSTOCK_TOKEN_FILE names it");
@@ -88,25 +83,11 @@ Result<std::string> ReadToken(const std::string& token_file) {
   return token;
 }
 
-bool HasService(const std::string& flag) { return !flag.empty() || !Environment("PENSTOCK_SERVICE").empty(); }
-
-Result<std::string> ServiceAddress(const std::string& flag) {
-  std::string address = flag.empty() ? Environment("PENSTOCK_SERVICE") : flag;
-  const std::string from = flag.empty() ? "PENSTOCK_SERVICE" : "--dispatcher";
-  if (address.empty()) return Status(Code::kInvalid, "no service is named: give --dispatcher HOST:PORT, or set PENSTOCK_SERVICE");
-  for (const std::string_view scheme : {"penstock://", "grpc://"}) {
-    if (address.starts_with(scheme)) address.erase(0, scheme.size());
-  }
-  const auto parsed = ParseAddress(address);
-  if (!parsed.ok()) return parsed.status().Prefixed(from);
-  return address;
-}
-
 Status CheckExposure(const std::string& listen, const std::string& token) {
   const auto parsed = ParseAddress(listen);
   if (!parsed.ok()) return parsed.status().Prefixed("--listen");
   const auto* tcp = std::get_if<TcpAddress>(&*parsed);
-  if (tcp == nullptr || !token.empty() || IsLoopback(tcp->host)) return {};
+  if (tcp == nullptr || !token.empty() || cluster::IsLoopback(tcp->host)) return {};
   return Status(Code::kInvalid,
                 "listening on " + listen + " lets other machines in, and there is no token: give --token-file FILE, or listen on 127.0.0.1");
 }

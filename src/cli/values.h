@@ -17,10 +17,6 @@ std::string FormatBytes(uint64_t bytes);                // "1.5 MiB"
 // The token that the file holds; where no file is named, PENSTOCK_TOKEN_FILE's or PENSTOCK_TOKEN; else "".
 Result<std::string> ReadToken(const std::string& token_file);
 
-// Where the service is: the flag, else PENSTOCK_SERVICE, else Invalid. Without "penstock://" or "grpc://".
-Result<std::string> ServiceAddress(const std::string& flag);
-bool HasService(const std::string& flag);
-
 // Without a token only this machine may come.
 Status CheckExposure(const std::string& listen, const std::string& token);
 

@@ -9,6 +9,7 @@
 
 #include "base/constants.h"
 #include "cli/command.h"
+#include "cli/surroundings.h"
 
 namespace penstock::cli {
 namespace {

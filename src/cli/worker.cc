@@ -1,13 +1,14 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <optional>
 
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/signals.h"
+#include "cli/surroundings.h"
 #include "cli/values.h"
+#include "cluster/placement.h"
 #include "worker/server.h"
 #include "worker/usage.h"
 
@@ -17,20 +18,23 @@ namespace {
 // The flag, else PENSTOCK_MEMORY, else most of what the machine or its cgroup has.
 Result<uint64_t> MemoryBudget(uint64_t flag) {
   if (flag > 0) return flag;
-  const char* named = std::getenv("PENSTOCK_MEMORY");
-  if (named == nullptr || *named == '\0') return worker::DefaultMemory();
+  const std::string named = Variable("PENSTOCK_MEMORY");
+  if (named.empty()) return worker::DefaultMemory();
   auto bytes = ParseBytes(named);
   if (!bytes.ok()) return bytes.status().Prefixed("PENSTOCK_MEMORY");
   return bytes;
 }
 
+std::optional<std::string> Given(const std::string& flag) { return flag.empty() ? std::nullopt : std::optional(flag); }
+
 class Worker final : public Command {
  public:
   void Declare(Flags& flags) override {
-    flags.Text("--dispatcher", &options_.dispatcher, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE");
-    flags.Text("--listen", &options_.listen, "HOST:PORT (port 0: any free one); default 127.0.0.1:0");
+    flags.Text("--dispatcher", &options_.dispatcher, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE, else what the platform names");
+    flags.Text("--listen", &options_.listen,
+               "HOST:PORT (port 0: any free one); default what it advertises where that is this machine's, else 127.0.0.1:0");
     flags.Text("--advertise", &options_.advertise,
-               "HOST or HOST:PORT under which consumers reach it; default PENSTOCK_ADVERTISE, else where it listens");
+               "HOST or HOST:PORT under which consumers reach it; default PENSTOCK_ADVERTISE, else the pod's or the node's, else where it listens");
     flags.Bytes("--memory", &options_.memory,
                 "Budget for blocks and operators' state, like 4GiB; default PENSTOCK_MEMORY, else 0.6 of what there is");
     flags.Number("--cpus", &options_.cpus, "Threads that read; default one a core");
@@ -62,16 +66,21 @@ class Worker final : public Command {
 
  private:
   Status Complete() {
+    const cluster::Report report =
+        ExamineSurroundings({.service = Given(options_.dispatcher), .role = cluster::Role::kWorker, .advertise = Given(options_.advertise)});
+    LogWarnings(report);
     PENSTOCK_ASSIGN(options_.dispatcher, ServiceAddress(options_.dispatcher));
+    PENSTOCK_ASSIGN(cluster::Placement placement, cluster::PlaceServer(report, options_.listen));
+    options_.listen = std::move(placement.listen);
+    options_.advertise = std::move(placement.advertise);
     PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
     PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
     PENSTOCK_ASSIGN(options_.memory, MemoryBudget(options_.memory));
-    if (const char* advertise = std::getenv("PENSTOCK_ADVERTISE"); options_.advertise.empty() && advertise != nullptr) options_.advertise = advertise;
     options_.shm = !no_shm_;
     return {};
   }
 
-  worker::WorkerServer::Options options_;
+  worker::WorkerServer::Options options_{.dispatcher = {}, .listen = {}, .advertise = {}, .token = {}};
   std::string token_file_;
   bool no_shm_ = false;
   int ready_fd_ = -1;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace penstock::worker {
 namespace {
@@ -14,10 +15,21 @@ namespace {
 uint64_t Nanoseconds(const timeval& time) { return (static_cast<uint64_t>(time.tv_sec) * 1'000'000 + static_cast<uint64_t>(time.tv_usec)) * 1000; }
 
 // 0 where the file is not there or sets no limit ("max").
-uint64_t NumberIn(const char* path) {
+uint64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   uint64_t number = 0;
   return file >> number ? number : 0;
+}
+
+// Of this process's own cgroup and those above it: in a container they are the root, under Slurm or systemd they are not.
+std::vector<std::string> LimitFiles() {
+  std::vector<std::string> files{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"};
+  std::ifstream own("/proc/self/cgroup");
+  for (std::string line; std::getline(own, line);) {
+    if (!line.starts_with("0::/")) continue;
+    for (std::string path = line.substr(3); path.size() > 1; path.resize(path.rfind('/'))) files.push_back("/sys/fs/cgroup" + path + "/memory.max");
+  }
+  return files;
 }
 
 }  // namespace
@@ -44,7 +56,7 @@ uint32_t CoreCount() {
 uint64_t DefaultMemory() {
   const auto pages = static_cast<uint64_t>(std::max(sysconf(_SC_PHYS_PAGES), 1L));
   uint64_t memory = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+  for (const std::string& path : LimitFiles()) {
     if (const uint64_t limit = NumberIn(path); limit > 0) memory = std::min(memory, limit);
   }
   return memory / 10 * 6;

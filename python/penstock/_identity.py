@@ -1,0 +1,97 @@
+"""Who this process is. `_core.identify` judges, as it does for the executable; here is only what a Python process alone can see."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import _core
+from penstock.errors import Invalid
+
+RAY_ACTOR = "penstock-dispatcher"
+
+_ordinals = itertools.count()  # of datasets that are read under a name nobody gave
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Identity:
+    service: str  # as PENSTOCK_SERVICE is written; "none" where there are no readers
+    role: str
+    joins: bool  # whether a process of this role takes part in a training job without being told to
+    rank: int
+    world: int
+    job: str  # a job's name, or an id of the platform to derive one from; "": neither
+    job_named: bool
+    attempt: int  # how often the platform has restarted this job
+
+    def service_to_join(self) -> str:
+        """An evaluator would take rows from the ranks, so it reads on its own."""
+        return "inline" if self.service == "none" or not self.joins else self.service
+
+    def place(self, job_name: str | None, index: int | None, consumers: int | None) -> tuple[str | None, int | None, int | None]:
+        """The name, index and number of consumers to join a job with, where the program does not say."""
+        if index is None and self.joins and self.world > 1:
+            index, consumers = self.rank, self.world
+        if job_name is not None or not (self.job_named or (consumers or 0) > 1):
+            return job_name, index, consumers
+        if not self.job:
+            raise Invalid(
+                f"this is rank {self.rank} of {self.world}, and nothing names the job that the ranks share: "
+                "give job_name=…, or set PENSTOCK_JOB_NAME to the same on all of them"
+            )
+        ordinal = next(_ordinals)
+        return f"{self.job}-{ordinal}" if ordinal else self.job, index, consumers
+
+
+def current() -> Identity:
+    """Asked anew each time: a process group or Ray may have been initialised since. Warns once of each variable that nobody reads."""
+    ray_job, ray_dispatcher = _ray()
+    library, group = _process_group()
+    facts = {
+        "environment": dict(os.environ),
+        "service": None,
+        "job_name": None,
+        "rank": None,
+        "group": group,
+        "group_library": library,
+        "ray_job": ray_job,
+        "ray_dispatcher": ray_dispatcher,
+        "hostname": socket.gethostname(),
+    }
+    found = _core.identify(facts)
+    for text in found.pop("warnings"):
+        if text not in _warned:
+            _warned.add(text)
+            warnings.warn(f"penstock: {text}", RuntimeWarning, stacklevel=4)
+    return Identity(**found)
+
+
+def _process_group() -> tuple[str, tuple[int, int] | None]:
+    """Rank and size of a process group that the program has initialised; its library is not imported for that."""
+    torch: Any = sys.modules.get("torch.distributed")
+    if torch is not None and torch.is_available() and torch.is_initialized():
+        return "torch.distributed", (torch.get_rank(), torch.get_world_size())
+    jax: Any = sys.modules.get("jax")
+    distributed = getattr(getattr(sys.modules.get("jax._src.distributed"), "global_state", None), "client", None)
+    if jax is not None and distributed is not None:
+        return "jax.distributed", (jax.process_index(), jax.process_count())
+    return "", None
+
+
+def _ray() -> tuple[str | None, str | None]:
+    """The job's id and the dispatcher's address, where the program has initialised Ray."""
+    ray: Any = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None, None
+    job = str(ray.get_runtime_context().get_job_id())
+    try:
+        actor = ray.get_actor(RAY_ACTOR, namespace="penstock")
+    except ValueError:
+        return job, None
+    return job, str(ray.get(actor.address.remote()))

@@ -1,0 +1,69 @@
+#include "cluster/placement.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+
+namespace penstock::cluster {
+namespace {
+
+constexpr const char* kEverywhere = "0.0.0.0";
+constexpr const char* kHere = "127.0.0.1";
+
+bool CanBind(const addrinfo& address) {
+  const int fd = socket(address.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool bound = bind(fd, address.ai_addr, address.ai_addrlen) == 0;
+  close(fd);
+  return bound;
+}
+
+// The name by which others look for this server; "" where there is none.
+std::string OwnHost(const Report& report) {
+  if (report.advertise.value.ok() && report.advertise.source != Source::kDefault) return report.advertise.value.value().host;
+  if (*report.role.value != Role::kDispatcher || !report.service.value.ok()) return {};
+  const auto* service = std::get_if<Address>(&*report.service.value);
+  return service == nullptr ? std::string() : service->host;
+}
+
+// The dispatcher is on another machine: so are those who read.
+bool IsElsewhere(const Answer<Service>& service, const IsLocal& is_local) {
+  const auto* address = service.value.ok() ? std::get_if<Address>(&*service.value) : nullptr;
+  return address != nullptr && !IsLoopback(address->host) && !is_local(address->host);
+}
+
+}  // namespace
+
+bool IsLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+bool IsLocalHost(const std::string& host) {
+  if (IsLoopback(host)) return true;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), "0", &hints, &found) != 0) return false;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
+  return CanBind(*found);
+}
+
+Result<Placement> PlaceServer(const Report& report, const std::string& listen, const IsLocal& is_local) {
+  PENSTOCK_TRY(report.role.value);
+  PENSTOCK_TRY(report.advertise.value);
+  const bool named = report.advertise.source != Source::kDefault;
+  if (!listen.empty()) return Placement{listen, named ? ToString(*report.advertise.value) : ""};
+  PENSTOCK_ASSIGN(const uint16_t port, report.listen_port.value);
+  const std::string own = OwnHost(report);
+  if (own.empty()) {
+    const bool alone = *report.role.value == Role::kDispatcher || !IsElsewhere(report.service, is_local);
+    const Address bound{alone ? kHere : kEverywhere, port};
+    return Placement{ToString(bound) + (port == 0 ? ":0" : ""), alone ? "" : ToString(*report.advertise.value)};
+  }
+  // The port others were told is the one to listen on.
+  const uint16_t told = port == 0 && named ? report.advertise.value.value().port : port;
+  const Address bound{is_local(own) ? own : kEverywhere, told};
+  return Placement{ToString(bound) + (told == 0 ? ":0" : ""), named ? ToString(*report.advertise.value) : own};
+}
+
+}  // namespace penstock::cluster

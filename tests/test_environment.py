@@ -1,0 +1,119 @@
+"""A process finds its service, its job and its rank in the environment, the same for Python and for the executable."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from conftest import StartCluster
+from penstock import Dataset, _binary, _identity
+from support.servers import Servers
+
+READ = """
+import sys, penstock
+reader = penstock.Dataset.from_range(100).distribute(even="uneven")
+print(reader.job_name, sum(1 for _ in reader))
+"""
+
+
+def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "SLURM"))}
+    return subprocess.run([*arguments], capture_output=True, text=True, timeout=60, env={**clean, **environment}, check=False)
+
+
+def _tf_config(dispatcher: str, kind: str, index: int) -> str:
+    cluster = {"chief": ["reco-chief-0.ml.svc:2222"], "worker": ["reco-worker-0.ml.svc:2222"], "datasetdispatcher": [dispatcher]}
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+def test_doctor_names_the_winner_the_losers_and_why() -> None:
+    said = _run(_binary.path(), "doctor", "--env", RANK="1", WORLD_SIZE="2", TF_CONFIG=_tf_config("head:5050", "worker", 0))
+    assert said.returncode == 0, said.stderr
+    assert "1 of 2\n            from torchrun (RANK, WORLD_SIZE)" in said.stdout
+    assert "outranked: TF_CONFIG: 1 of 2" in said.stdout
+    assert "penstock://head:5050\n            from TF_CONFIG (TF_CONFIG.cluster.datasetdispatcher[0])" in said.stdout
+
+
+def test_doctor_says_as_json_what_it_says_in_words() -> None:
+    said = _run(_binary.path(), "doctor", "--env", "--json", SLURM_PROCID="3", SLURM_NTASKS="4", SLURM_STEP_ID="0")
+    answer = json.loads(said.stdout)
+    assert answer["rank"]["value"] == {"rank": 3, "world": 4}
+    assert answer["rank"]["source"] == "Slurm"
+
+
+def test_doctor_fails_with_a_malformed_environment_and_names_the_variable() -> None:
+    said = _run(_binary.path(), "doctor", "--env", RANK="one", WORLD_SIZE="2")
+    assert said.returncode == 2
+    assert "RANK is 'one'" in said.stdout
+
+
+def test_doctor_checks_that_the_service_answers(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1)
+    said = _run(_binary.path(), "doctor", "--json", PENSTOCK_SERVICE=cluster.address)
+    assert said.returncode == 0, said.stdout
+    assert any(found["about"] == "service" and "1 workers" in found["text"] for found in json.loads(said.stdout))
+    cluster.kill_dispatcher()
+    said = _run(_binary.path(), "doctor", PENSTOCK_SERVICE=cluster.address)
+    assert said.returncode == 3
+    assert "failed  service" in said.stdout
+
+
+def test_a_misspelt_variable_is_warned_of_with_the_nearest_name() -> None:
+    said = _run(_binary.path(), "doctor", PENSTOCK_SERVCE="x")
+    assert "did you mean PENSTOCK_SERVICE?" in said.stdout
+    warned = _run(sys.executable, "-c", "import penstock; penstock.connect()", PENSTOCK_MEMROY="1GiB", PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+    assert "did you mean PENSTOCK_MEMORY?" in warned.stderr
+
+
+def test_ranks_of_a_tfjob_share_a_job_that_nobody_named(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    servers.start("worker", "--dispatcher", dispatcher.address)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", READ], stdout=subprocess.PIPE, text=True, env={**os.environ, "TF_CONFIG": _tf_config(dispatcher.address, kind, 0)}
+        )
+        for kind in ("chief", "worker")
+    ]
+    said = [rank.communicate(timeout=60)[0].split() for rank in ranks]
+    assert [name for name, _ in said] == ["reco", "reco"]
+    assert sum(int(rows) for _, rows in said) == 100
+
+
+def test_an_evaluator_does_not_join_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"datasetdispatcher": ["nowhere:1"]}, "task": {"type": "evaluator", "index": 0}}))
+    assert penstock.connect().kind == "inline"
+    assert len(list(Dataset.from_range(5).distribute())) == 5
+
+
+def test_without_a_name_ranks_are_told_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(penstock.Invalid, match="PENSTOCK_JOB_NAME"):
+        _identity.current().place(None, None, None)
+    assert _identity.current().place("mine", None, None) == ("mine", 1, 2)
+    assert _identity.current().place("mine", 0, 1) == ("mine", 0, 1)
+
+
+def test_a_malformed_winner_is_an_error_in_python_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_SERVICE", "???")
+    with pytest.raises(penstock.Invalid, match="PENSTOCK_SERVICE"):
+        penstock.connect()
+
+
+def test_the_dispatcher_keeps_its_state_where_the_original_did(servers: Servers, tmp_path: Path) -> None:
+    servers.start("dispatcher", "--listen", "127.0.0.1:0", DATASET_JOURNALING_DIR=str(tmp_path / "journal"))
+    assert any((tmp_path / "journal").iterdir())
+
+
+def test_servers_of_one_host_listen_each_on_its_own_address(servers: Servers) -> None:
+    slurm = {"HAS_READERS": "True", "SLURM_JOB_NODELIST_HET_GROUP_0": "127.77.0.1"}
+    dispatcher = servers.start("dispatcher", TASK_TYPE="datasetdispatcher", **slurm)
+    workers = [servers.start("worker", TASK_TYPE="datasetworker", SLURMD_NODENAME=f"127.77.0.{i}", **slurm) for i in (2, 3)]
+    assert dispatcher.address == "127.77.0.1:5051"
+    assert [worker.address for worker in workers] == ["127.77.0.2:5051", "127.77.0.3:5051"]
