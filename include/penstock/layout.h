@@ -17,6 +17,14 @@ Result<Mode> ModeFromName(std::string_view name);  // tf.data service's synonyms
 enum class Even : uint8_t { kAuto = 0, kDrop = 1, kPad = 2, kUneven = 3 };
 Result<Even> EvenFromName(std::string_view name);
 
+// What a consumer that is started anew, and restores nothing, finds of rows that were delivered before.
+enum class OnRestart : uint8_t { kError = 0, kContinue = 1, kRestart = 2 };
+Result<OnRestart> OnRestartFromName(std::string_view name);
+
+// What becomes of the lanes of a consumer whose lease ended. Auto: hold where consumers are declared, else redeliver.
+enum class OnDeath : uint8_t { kAuto = 0, kHold = 1, kRedeliver = 2 };
+Result<OnDeath> OnDeathFromName(std::string_view name);
+
 enum class Purity : uint8_t { kPure = 0, kPureIdentity = 1, kImpure = 2 };
 std::string_view Name(Purity purity);
 

@@ -7,33 +7,34 @@
 namespace penstock {
 namespace {
 
-struct ModeName {
+template <class E>
+struct Named {
   std::string_view name;
-  Mode mode;
+  E value;
 };
 // The first name of a mode is its own; the others are tf.data service's processing modes and sharding policies.
 constexpr std::array kModes = {
-    ModeName{"shared", Mode::kShared},
-    ModeName{"distributed_epoch", Mode::kShared},
-    ModeName{"dynamic", Mode::kShared},
-    ModeName{"strict", Mode::kStrict},
-    ModeName{"coordinated", Mode::kStrict},
-    ModeName{"replicated", Mode::kReplicated},
-    ModeName{"parallel_epochs", Mode::kReplicated},
-    ModeName{"off", Mode::kReplicated},
-    ModeName{"sharded", Mode::kSharded},
-    ModeName{"file", Mode::kSharded},
-    ModeName{"data", Mode::kSharded},
-    ModeName{"file_or_data", Mode::kSharded},
-    ModeName{"hint", Mode::kSharded},
+    Named<Mode>{"shared", Mode::kShared},
+    Named<Mode>{"distributed_epoch", Mode::kShared},
+    Named<Mode>{"dynamic", Mode::kShared},
+    Named<Mode>{"strict", Mode::kStrict},
+    Named<Mode>{"coordinated", Mode::kStrict},
+    Named<Mode>{"replicated", Mode::kReplicated},
+    Named<Mode>{"parallel_epochs", Mode::kReplicated},
+    Named<Mode>{"off", Mode::kReplicated},
+    Named<Mode>{"sharded", Mode::kSharded},
+    Named<Mode>{"file", Mode::kSharded},
+    Named<Mode>{"data", Mode::kSharded},
+    Named<Mode>{"file_or_data", Mode::kSharded},
+    Named<Mode>{"hint", Mode::kSharded},
 };
 
-struct EvenName {
-  std::string_view name;
-  Even even;
-};
-constexpr std::array kEvens = {EvenName{"auto", Even::kAuto}, EvenName{"drop", Even::kDrop}, EvenName{"pad", Even::kPad},
-                               EvenName{"uneven", Even::kUneven}};
+constexpr std::array kEvens = {Named<Even>{"auto", Even::kAuto}, Named<Even>{"drop", Even::kDrop}, Named<Even>{"pad", Even::kPad},
+                               Named<Even>{"uneven", Even::kUneven}};
+constexpr std::array kRestarts = {Named<OnRestart>{"error", OnRestart::kError}, Named<OnRestart>{"continue", OnRestart::kContinue},
+                                  Named<OnRestart>{"restart", OnRestart::kRestart}};
+constexpr std::array kDeaths = {Named<OnDeath>{"auto", OnDeath::kAuto}, Named<OnDeath>{"hold", OnDeath::kHold},
+                                Named<OnDeath>{"redeliver", OnDeath::kRedeliver}};
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -43,35 +44,28 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-template <class Table>
-Status Unknown(std::string_view what, std::string_view name, const Table& table) {
+template <class E, size_t N>
+Result<E> FromName(std::string_view what, std::string_view name, const std::array<Named<E>, N>& table) {
+  const std::string wanted = Lower(name);
   std::string known;
-  for (const auto& entry : table) known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  for (const Named<E>& entry : table) {
+    if (entry.name == wanted) return entry.value;
+    known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  }
   return Status(Code::kInvalid, "unknown " + std::string(what) + " '" + std::string(name) + "'; known are " + known);
 }
 
 }  // namespace
 
 std::string_view Name(Mode mode) {
-  const auto* found = std::find_if(kModes.begin(), kModes.end(), [mode](const ModeName& entry) { return entry.mode == mode; });
+  const auto* found = std::find_if(kModes.begin(), kModes.end(), [mode](const Named<Mode>& entry) { return entry.value == mode; });
   return found == kModes.end() ? "unknown" : found->name;
 }
 
-Result<Mode> ModeFromName(std::string_view name) {
-  const std::string wanted = Lower(name);
-  for (const ModeName& entry : kModes) {
-    if (entry.name == wanted) return entry.mode;
-  }
-  return Unknown("processing mode", name, kModes);
-}
-
-Result<Even> EvenFromName(std::string_view name) {
-  const std::string wanted = Lower(name);
-  for (const EvenName& entry : kEvens) {
-    if (entry.name == wanted) return entry.even;
-  }
-  return Unknown("value of even", name, kEvens);
-}
+Result<Mode> ModeFromName(std::string_view name) { return FromName("processing mode", name, kModes); }
+Result<Even> EvenFromName(std::string_view name) { return FromName("value of even", name, kEvens); }
+Result<OnRestart> OnRestartFromName(std::string_view name) { return FromName("value of on_restart", name, kRestarts); }
+Result<OnDeath> OnDeathFromName(std::string_view name) { return FromName("value of on_death", name, kDeaths); }
 
 std::string_view Name(Purity purity) {
   switch (purity) {

@@ -63,7 +63,7 @@ Offset<fb::Join> PutBody(Builder& b, const msg::Join& m) {
   const auto job_name = b.CreateString(m.job_name);
   const auto name = b.CreateString(m.name);
   return fb::CreateJoin(b, dataset, job_name, static_cast<fb::Mode>(m.mode), m.seed, m.epochs, static_cast<fb::Even>(m.even), m.index, m.consumers,
-                        m.incarnation, name);
+                        m.incarnation, name, m.places, m.attempt, static_cast<uint8_t>(m.on_restart), static_cast<uint8_t>(m.on_death));
 }
 Status TakeBody(const fb::Join& in, msg::Join& out) {
   out.dataset = Text(in.dataset());
@@ -76,7 +76,10 @@ Status TakeBody(const fb::Join& in, msg::Join& out) {
   out.consumers = in.consumers();
   out.incarnation = in.incarnation();
   out.name = Text(in.name());
-  return {};
+  out.places = in.places();
+  out.attempt = in.attempt();
+  PENSTOCK_TRY(TakeEnum(in.on_restart(), OnRestart::kRestart, "on_restart", out.on_restart));
+  return TakeEnum(in.on_death(), OnDeath::kRedeliver, "on_death", out.on_death);
 }
 
 Offset<fb::Joined> PutBody(Builder& b, const msg::Joined& m) {
@@ -84,8 +87,11 @@ Offset<fb::Joined> PutBody(Builder& b, const msg::Joined& m) {
   const auto hash = b.CreateString(m.manifest_hash);
   const auto workers = PutAll(b, m.workers);
   const auto job_name = b.CreateString(m.job_name);
+  const auto base = b.CreateString(m.base);
+  const auto position = b.CreateString(m.position);
   return fb::CreateJoined(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), Raw(m.epoch), m.epochs, static_cast<fb::Mode>(m.mode), m.lease_ms,
-                          layout, hash, workers, job_name);
+                          layout, hash, workers, job_name, m.index, m.consumers, m.places, static_cast<fb::Even>(m.even), m.undecided, base,
+                          position);
 }
 Status TakeBody(const fb::Joined& in, msg::Joined& out) {
   out.job = JobId{in.job()};
@@ -98,6 +104,13 @@ Status TakeBody(const fb::Joined& in, msg::Joined& out) {
   PENSTOCK_TRY(Take(in.layout(), out.layout));
   out.manifest_hash = Text(in.manifest_hash());
   out.job_name = Text(in.job_name());
+  out.index = in.index();
+  out.consumers = in.consumers();
+  out.places = in.places();
+  PENSTOCK_TRY(Take(in.even(), out.even));
+  out.undecided = in.undecided();
+  out.base = Text(in.base());
+  out.position = Text(in.position());
   return TakeAll(in.workers(), out.workers);
 }
 
@@ -132,8 +145,9 @@ Status Take(const fb::FinishedGrant* in, msg::Finish& out) {
 Offset<fb::Beat> PutBody(Builder& b, const msg::Beat& m) {
   const auto holds = PutAll(b, m.holds);
   const auto finished = PutAll(b, m.finished);
+  const auto position = b.CreateString(m.position);
   return fb::CreateBeat(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), m.serial, Raw(m.epoch), holds, finished, m.want, m.idle, m.tail_rows,
-                        m.rows, m.bytes, m.wait_ns);
+                        m.rows, m.bytes, m.wait_ns, m.begun, m.batches, m.ready_batches, position);
 }
 Status TakeBody(const fb::Beat& in, msg::Beat& out) {
   out.job = JobId{in.job()};
@@ -147,6 +161,10 @@ Status TakeBody(const fb::Beat& in, msg::Beat& out) {
   out.rows = in.rows();
   out.bytes = in.bytes();
   out.wait_ns = in.wait_ns();
+  out.begun = in.begun();
+  out.batches = in.batches();
+  out.ready_batches = in.ready_batches();
+  out.position = Text(in.position());
   PENSTOCK_TRY(TakeAll(in.holds(), out.holds));
   return TakeAll(in.finished(), out.finished);
 }
@@ -156,7 +174,8 @@ Offset<fb::BeatReply> PutBody(Builder& b, const msg::BeatReply& m) {
   const auto revoke = PutAll(b, m.revoke);
   const auto workers = PutAll(b, m.workers);
   const auto waiting_for = b.CreateString(m.waiting_for);
-  return fb::CreateBeatReply(b, m.serial, Raw(m.generation), m.lease_ms, grants, revoke, Raw(m.epoch), m.end, m.epoch_done, workers, waiting_for);
+  return fb::CreateBeatReply(b, m.serial, Raw(m.generation), m.lease_ms, grants, revoke, Raw(m.epoch), m.end, m.epoch_done, workers, waiting_for,
+                             m.started, m.limit, m.steps);
 }
 Status TakeBody(const fb::BeatReply& in, msg::BeatReply& out) {
   out.serial = in.serial();
@@ -166,6 +185,9 @@ Status TakeBody(const fb::BeatReply& in, msg::BeatReply& out) {
   out.end = in.end();
   out.epoch_done = in.epoch_done();
   out.waiting_for = Text(in.waiting_for());
+  out.started = in.started();
+  out.limit = in.limit();
+  out.steps = in.steps();
   PENSTOCK_TRY(TakeAll(in.grants(), out.grants));
   PENSTOCK_TRY(TakeAll(in.revoke(), out.revoke));
   return TakeAll(in.workers(), out.workers);

@@ -62,6 +62,8 @@ Offset<fb::Hold> Put(Builder& b, const msg::Hold& hold);
 Status Take(const fb::Hold* in, msg::Hold& out);
 Offset<fb::FinishedGrant> Put(Builder& b, const msg::Finish& finish);
 Status Take(const fb::FinishedGrant* in, msg::Finish& out);
+Offset<fb::GroupInfo> Put(Builder& b, const msg::Group& group);
+Status Take(const fb::GroupInfo* in, msg::Group& out);
 Offset<fb::StatusJob> Put(Builder& b, const msg::StatusJob& job);
 Status Take(const fb::StatusJob* in, msg::StatusJob& out);
 Offset<fb::StatusWorker> Put(Builder& b, const msg::StatusWorker& worker);
@@ -89,7 +91,7 @@ Status TakeAll(const VectorOf<F>* in, std::vector<T>& out) {
   X(Hello) X(HelloReply) X(Failed) X(Done) X(Register) X(Registered) X(GetDataset) X(DatasetReply) X(Join) X(Joined) X(Beat) \
   X(BeatReply) X(Leave) X(WorkerHello) X(WorkerWelcome) X(WorkerBeat) X(WorkerBeatReply) X(ListInputs) X(Inputs) X(GetJob) \
   X(JobReply) X(Open) X(Credit) X(CloseLane) X(LaneEnded) X(LaneFailed) X(Refused) X(SegmentMade) X(SegmentGone) X(Draining) \
-  X(StatusAsk) X(StatusReply)
+  X(StatusAsk) X(StatusReply) X(Restore) X(SavePosition) X(SavedPosition) X(PartAsk) X(PartReply) X(Groups) X(Take)
 // clang-format on
 
 #define PENSTOCK_DECLARE(Name)                                    \

@@ -79,16 +79,49 @@ Status TakeBody(const fb::JobReply& in, msg::JobReply& out) {
 
 Offset<fb::Open> PutBody(Builder& b, const msg::Open& m) {
   const auto range = Put(b, m.range);
-  return fb::CreateOpen(b, Raw(m.job), Raw(m.generation), range, Raw(m.fence), m.credit, Raw(m.consumer), m.urgent);
+  return fb::CreateOpen(b, Raw(m.job), Raw(m.generation), range, Raw(m.fence), m.credit, Raw(m.consumer), m.urgent, m.by_group);
 }
 Status TakeBody(const fb::Open& in, msg::Open& out) {
-  out = {JobId{in.job()}, Generation{in.generation()}, {}, Fence{in.fence()}, ConsumerId{in.consumer()}, in.credit(), in.urgent()};
+  out = {JobId{in.job()}, Generation{in.generation()}, {}, Fence{in.fence()}, ConsumerId{in.consumer()}, in.credit(), in.urgent(), in.by_group()};
   return Take(in.range(), out.range);
 }
 
 Offset<fb::Credit> PutBody(Builder& b, const msg::Credit& m) { return fb::CreateCredit(b, m.bytes, b.CreateVector(m.freed), m.waits); }
 Status TakeBody(const fb::Credit& in, msg::Credit& out) {
   out = {in.bytes(), Numbers(in.freed()), in.waits()};
+  return {};
+}
+
+Offset<fb::GroupInfo> Put(Builder& b, const msg::Group& group) {
+  return fb::CreateGroupInfo(b, group.first.seq, group.first.child, group.end.seq, group.end.child, group.rows, group.bytes);
+}
+Status Take(const fb::GroupInfo* in, msg::Group& out) {
+  out = {{in->first_seq(), in->first_child()}, {in->end_seq(), in->end_child()}, in->rows(), in->bytes()};
+  return {};
+}
+
+Offset<fb::Groups> PutBody(Builder& b, const msg::Groups& m) { return fb::CreateGroups(b, PutAll(b, m.groups), m.ended); }
+Status TakeBody(const fb::Groups& in, msg::Groups& out) {
+  out.ended = in.ended();
+  return TakeAll(in.groups(), out.groups);
+}
+
+Offset<fb::Take> PutBody(Builder& b, const msg::Take& m) {
+  std::vector<uint64_t> seqs;
+  std::vector<uint32_t> children;
+  for (const Cursor& cursor : m.want) {
+    seqs.push_back(cursor.seq);
+    children.push_back(cursor.child);
+  }
+  const auto want_seqs = b.CreateVector(seqs);
+  return fb::CreateTake(b, want_seqs, b.CreateVector(children), m.passed.seq, m.passed.child);
+}
+Status TakeBody(const fb::Take& in, msg::Take& out) {
+  const std::vector<uint64_t> seqs = Numbers(in.want_seqs());
+  const std::vector<uint32_t> children = Numbers(in.want_children());
+  if (seqs.size() != children.size()) return OutOfRange("want_children", children.size());
+  for (size_t i = 0; i < seqs.size(); ++i) out.want.push_back({seqs[i], children[i]});
+  out.passed = {in.passed_seq(), in.passed_child()};
   return {};
 }
 

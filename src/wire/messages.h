@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
@@ -93,6 +94,10 @@ struct Join {
   uint32_t consumers = 0;    // 0: not declared; then index is not used
   uint64_t incarnation = 0;  // random, of this reader: a repeated join is the same one
   std::string name;
+  uint32_t places = 0;   // strict: ring places; 0: as many as consumers
+  uint64_t attempt = 0;  // of the launcher: how often it started the ranks anew; a higher one takes an index over at once
+  OnRestart on_restart = OnRestart::kError;
+  OnDeath on_death = OnDeath::kAuto;
   friend bool operator==(const Join&, const Join&) = default;
 };
 struct Joined {
@@ -107,6 +112,13 @@ struct Joined {
   std::string manifest_hash;
   std::vector<WorkerInfo> workers;
   std::string job_name;
+  uint32_t index = 0;
+  uint32_t consumers = 0;  // declared; 0: not declared
+  uint32_t places = 0;     // strict: ring places
+  Even even = Even::kUneven;
+  bool undecided = false;  // an earlier incarnation delivered rows: nothing is granted until a beat says `begun`, or Restore comes
+  std::string base;        // the position (plan/position.h) that this generation began with; "": the job's start
+  std::string position;    // strict: where this consumer begins; "": at `base`
   friend bool operator==(const Joined&, const Joined&) = default;
 };
 
@@ -138,6 +150,8 @@ struct Finish {
   friend bool operator==(const Finish&, const Finish&) = default;
 };
 
+inline constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();  // of batches
+
 // Declarative: all that the consumer holds and all that was not acknowledged yet. Lost, repeated and late ones are harmless.
 struct Beat {
   JobId job{};
@@ -153,6 +167,10 @@ struct Beat {
   uint64_t rows = 0;       // since it joined, for status
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;
+  bool begun = true;           // false: has not said yet whether it restores (Joined::undecided)
+  uint64_t batches = 0;        // of this epoch that the loop has
+  uint64_t ready_batches = 0;  // whole ones on the shelf beyond these
+  std::string position;        // strict: at the asked mark
   friend bool operator==(const Beat&, const Beat&) = default;
 };
 struct BeatReply {
@@ -165,7 +183,10 @@ struct BeatReply {
   bool end = false;         // END of `epoch` for this consumer; tails it still holds are its to deliver as the short batch
   bool epoch_done = false;  // all lanes of `epoch` were delivered
   std::vector<WorkerInfo> workers;
-  std::string waiting_for;  // why there is no grant, in words
+  std::string waiting_for;    // why there is no grant, in words
+  bool started = true;        // strict: all indices have joined
+  uint64_t limit = kNoLimit;  // the loop may have so many batches of this epoch, for now…
+  uint64_t steps = kNoLimit;  // …and so many in all: what is missing is padded, what is beyond is dropped by rule
   friend bool operator==(const BeatReply&, const BeatReply&) = default;
 };
 struct Leave {
@@ -174,6 +195,48 @@ struct Leave {
   std::vector<Hold> holds;
   std::vector<Finish> finished;
   friend bool operator==(const Leave&, const Leave&) = default;
+};
+
+// ---- positions (docs/design/positions.md). States travel as the JSON that users see: plan/position.h reads, checks and writes them.
+// One member's word in a restore: when every index of the attempt has given its own, and they are a whole position, all get the same Joined.
+struct Restore {
+  JobId job{};
+  ConsumerId consumer{};
+  uint32_t consumers = 0;  // of the cohort
+  uint32_t index = 0;
+  uint64_t attempt = 0;
+  std::string state;     // a position or a part
+  bool rebuild = false;  // the dispatcher has lost the job: `state` is the part of a loop that goes on
+  friend bool operator==(const Restore&, const Restore&) = default;
+};
+struct SavePosition {  // the whole job's position at a step; the reply is SavedPosition
+  JobId job{};
+  ConsumerId consumer{};
+  Generation generation{};
+  uint64_t tag = 0;     // the step
+  std::string current;  // the asker's own part, now…
+  std::string at_tag;   // …and at the step
+  friend bool operator==(const SavePosition&, const SavePosition&) = default;
+};
+struct SavedPosition {
+  std::string position;
+  friend bool operator==(const SavedPosition&, const SavedPosition&) = default;
+};
+struct PartAsk {  // the dispatcher asks each other member; the answer is PartReply
+  JobId job{};
+  uint64_t gather = 0;
+  uint64_t tag = 0;
+  friend bool operator==(const PartAsk&, const PartAsk&) = default;
+};
+struct PartReply {
+  JobId job{};
+  ConsumerId consumer{};
+  Generation generation{};
+  uint64_t gather = 0;
+  std::string current;
+  std::string at_tag;
+  Status error;  // it does not keep that step any more
+  friend bool operator==(const PartReply&, const PartReply&) = default;
 };
 
 // ---- workers and the dispatcher
@@ -247,8 +310,9 @@ struct Open {
   Range range;
   Fence fence{};
   ConsumerId consumer{};
-  uint64_t credit = 0;  // bytes
-  bool urgent = false;  // the loop waits for it
+  uint64_t credit = 0;    // bytes
+  bool urgent = false;    // the loop waits for it
+  bool by_group = false;  // strict: groups are told of, and sent when taken (docs/design/strict.md); credit is not used
   friend bool operator==(const Open&, const Open&) = default;
 };
 struct Credit {  // a worker sends what it covers, or one larger block when all before was credited again; comes for ended lanes, too
@@ -256,6 +320,23 @@ struct Credit {  // a worker sends what it covers, or one larger block when all 
   std::vector<uint64_t> freed{};  // extents that may be reused: segment << 40 | offset / 64
   bool waits = false;             // the loop waits, and what came of this lane is not enough for it
   friend bool operator==(const Credit&, const Credit&) = default;
+};
+struct Group {
+  Cursor first;
+  Cursor end;
+  uint64_t rows = 0;  // fewer than the layout's group: the lane's tail
+  uint64_t bytes = 0;
+  friend bool operator==(const Group&, const Group&) = default;
+};
+struct Groups {  // they exist, in order, after those told of before
+  std::vector<Group> groups;
+  bool ended = false;  // the lane has no row after these
+  friend bool operator==(const Groups&, const Groups&) = default;
+};
+struct Take {                // a lane opened by_group
+  std::vector<Cursor> want;  // send the groups that begin here
+  Cursor passed;             // all before it that was not wanted never will be
+  friend bool operator==(const Take&, const Take&) = default;
 };
 struct CloseLane {
   friend bool operator==(const CloseLane&, const CloseLane&) = default;
@@ -342,6 +423,7 @@ using Message =
     std::variant<msg::Hello, msg::HelloReply, msg::Failed, msg::Done, msg::Register, msg::Registered, msg::GetDataset, msg::DatasetReply, msg::Join,
                  msg::Joined, msg::Beat, msg::BeatReply, msg::Leave, msg::WorkerHello, msg::WorkerWelcome, msg::WorkerBeat, msg::WorkerBeatReply,
                  msg::ListInputs, msg::Inputs, msg::GetJob, msg::JobReply, msg::Open, msg::Credit, msg::CloseLane, msg::LaneEnded, msg::LaneFailed,
-                 msg::Refused, msg::SegmentMade, msg::SegmentGone, msg::Draining, msg::StatusAsk, msg::StatusReply>;
+                 msg::Refused, msg::SegmentMade, msg::SegmentGone, msg::Draining, msg::StatusAsk, msg::StatusReply, msg::Restore, msg::SavePosition,
+                 msg::SavedPosition, msg::PartAsk, msg::PartReply, msg::Groups, msg::Take>;
 
 }  // namespace penstock
