@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/health.h"
 #include "cli/signals.h"
 #include "cli/surroundings.h"
 #include "cli/values.h"
@@ -15,6 +16,8 @@
 
 namespace penstock::cli {
 namespace {
+
+constexpr Duration kAnswersWithin = std::chrono::seconds(1);
 
 Status CheckSerializedPlan(std::string_view bytes) {
   PENSTOCK_ASSIGN(const Plan plan, ParsePlan(bytes));
@@ -29,6 +32,8 @@ class Dispatcher final : public Command {
     flags.Text("--state-dir", &options_.state_dir,
                "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR or DATASET_JOURNALING_DIR, else they go with the process");
     flags.Text("--token-file", &token_file_, "File with the token that everybody must show; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
+    flags.Time("--exit-when-done", &options_.exit_when_done, "Exit with 0 when jobs were read and none was for so long, like 60s; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
   }
 
@@ -41,12 +46,15 @@ class Dispatcher final : public Command {
       if (server == nullptr) _exit(128 + signal);
       server->Stop();
     });
+    PENSTOCK_ASSIGN(const auto health, Health::Start(http_, "starting"));
     PENSTOCK_ASSIGN(const auto server, dispatcher::DispatcherServer::Start(options_));
     running = server.get();
+    health->Watch([&server] { return Health::State{.alive = server->Alive(kAnswersWithin), .ready = true, .why = {}}; });
     PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
     const Status ended = server->Wait();
+    health->Forget();
     watch.reset();
-    LogInfo("dispatcher.stop", {{"why", ended.ok() ? "asked to" : ended.message()}});
+    LogInfo("dispatcher.stop", {{"why", ended.ok() ? "asked to, or done" : ended.message()}});
     if (!ended.ok()) return ended;
     return kExitFine;
   }
@@ -66,6 +74,7 @@ class Dispatcher final : public Command {
 
   dispatcher::ServerOptions options_{.listen = {}, .state_dir = {}, .token = {}, .check_plan = {}, .pace = {}};
   std::string token_file_;
+  std::string http_;
   int ready_fd_ = -1;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/health.h"
 #include "cli/signals.h"
 #include "cli/surroundings.h"
 #include "cli/values.h"
@@ -25,6 +26,8 @@ Result<uint64_t> MemoryBudget(uint64_t flag) {
   return bytes;
 }
 
+constexpr Duration kAnswersWithin = std::chrono::seconds(1);
+
 std::optional<std::string> Given(const std::string& flag) { return flag.empty() ? std::nullopt : std::optional(flag); }
 
 class Worker final : public Command {
@@ -41,6 +44,9 @@ class Worker final : public Command {
     flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over the socket even to consumers on this host");
     flags.Time("--drain-timeout", &options_.drain_timeout, "How long open lanes may go on after SIGTERM; default 30s");
+    flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
+    flags.Time("--exit-when-done", &options_.exit_when_done,
+               "Exit with 0 when the dispatcher says that all is done, or was away for so long while nobody read; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
   }
 
@@ -53,18 +59,26 @@ class Worker final : public Command {
       if (server == nullptr) _exit(128 + signal);
       ++asked == 1 ? server->Drain() : server->Stop();
     });
+    PENSTOCK_ASSIGN(const auto health, Health::Start(http_, "waits for the dispatcher at " + options_.dispatcher));
     PENSTOCK_ASSIGN(const auto server, worker::WorkerServer::Start(options_));
     running = server.get();
+    health->Watch([&server] { return Look(*server); });
     LogInfo("worker.start",
             {{"address", server->address()}, {"dispatcher", options_.dispatcher}, {"memory", options_.memory}, {"shm", options_.shm}});
     PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
     server->Wait();
+    health->Forget();
     watch.reset();
     LogInfo("worker.stop", {{"why", "drained"}});
     return kExitFine;
   }
 
  private:
+  static Health::State Look(worker::WorkerServer& server) {
+    if (!server.Alive(kAnswersWithin)) return {.alive = false, .ready = false, .why = {}};
+    return {.alive = true, .ready = !server.stats().draining, .why = "draining"};
+  }
+
   Status Complete() {
     const cluster::Report report =
         ExamineSurroundings({.service = Given(options_.dispatcher), .role = cluster::Role::kWorker, .advertise = Given(options_.advertise)});
@@ -82,6 +96,7 @@ class Worker final : public Command {
 
   worker::WorkerServer::Options options_{.dispatcher = {}, .listen = {}, .advertise = {}, .token = {}};
   std::string token_file_;
+  std::string http_;
   bool no_shm_ = false;
   int ready_fd_ = -1;
 };

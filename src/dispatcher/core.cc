@@ -27,6 +27,14 @@ Snapshot DispatcherCore::TakeSnapshot() const { return impl_->TakeSnapshot(); }
 const CoreCounts& DispatcherCore::counts() const { return impl_->counts(); }
 bool DispatcherCore::Quiet() const { return impl_->Quiet(); }
 
+bool DispatcherCore::Impl::Quiet() const {
+  if (!listings_.empty() || !joins_.empty() || (jobs_.empty() && tombstones_.empty())) return false;
+  return std::none_of(jobs_.begin(), jobs_.end(), [](const auto& item) {
+    const auto& members = item.second.members;
+    return std::any_of(members.begin(), members.end(), [](const auto& member) { return !member.second.expired; });
+  });
+}
+
 void DispatcherCore::Impl::On(TimePoint now, const Event& event, Actions& out) {
   out.Clear();
   now_ = now;

@@ -100,7 +100,7 @@ class DispatcherCore {
 
   const CoreCounts& counts() const;
 
-  // No job is being read or waited for: what --exit-when-done waits for.
+  // There were jobs, and nobody reads one or waits for one now: what --exit-when-done waits for.
   bool Quiet() const;
 
  private:

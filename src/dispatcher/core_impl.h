@@ -21,7 +21,7 @@ class DispatcherCore::Impl {
   void On(TimePoint now, const Event& event, Actions& out);
   Snapshot TakeSnapshot() const;
   const CoreCounts& counts() const { return counts_; }
-  bool Quiet() const { return jobs_.empty() && listings_.empty() && joins_.empty(); }
+  bool Quiet() const;
 
  private:
   struct PendingJoin {

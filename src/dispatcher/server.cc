@@ -35,6 +35,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   const std::string& cluster() const { return store_->cluster(); }
   void Stop();
   Status Wait();
+  bool Alive(Duration within) { return io_.Answers(within); }
 
   void OnMessage(Session& session, StreamId stream, RequestId request, Message message) override;
   void OnClosed(Session& session, const Status& why) override;
@@ -46,7 +47,8 @@ class DispatcherServer::Impl final : public ControlHandler {
   void Flush();
   void SendAll();
   void AskWorker(const Ask& ask);
-  void End(Status why);
+  void WatchDone();
+  void End(Status why, const Status& told);
 
   const ServerOptions options_;
   const std::unique_ptr<Store> store_;
@@ -54,6 +56,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   IoThread io_;
   Timer core_timer_;
   Timer flush_timer_;
+  Timer done_timer_;
   std::unique_ptr<Listener> listener_;
   std::string address_;
 
@@ -65,6 +68,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   std::vector<Ask> asks_;
   bool flush_set_ = false;
   bool over_ = false;
+  bool seems_done_ = false;
   TimePoint flushed_{};
 
   std::mutex mutex_;
@@ -82,7 +86,8 @@ DispatcherServer::Impl::Impl(ServerOptions options, std::unique_ptr<Store> store
              .worker_deadline = options_.worker_deadline}),
       io_("pens-dispatch"),
       core_timer_(io_),
-      flush_timer_(io_) {}
+      flush_timer_(io_),
+      done_timer_(io_) {}
 
 Status DispatcherServer::Impl::Open() {
   PENSTOCK_ASSIGN(const Snapshot stored, store_->Load());
@@ -119,6 +124,19 @@ void DispatcherServer::Impl::Feed(const Event& event) {
   core_.On(Clock::System().Now(), event, actions_);
   Take(actions_);
   FlushSoon();
+  WatchDone();
+}
+
+// A rank that starts again within the time finds its dispatcher still there.
+void DispatcherServer::Impl::WatchDone() {
+  if (options_.exit_when_done == Duration{0} || core_.Quiet() == seems_done_) return;
+  seems_done_ = !seems_done_;
+  if (!seems_done_) return done_timer_.Cancel();
+  done_timer_.After(options_.exit_when_done, [this] {
+    LogInfo("dispatcher.done", {{"why", "all jobs were read to their end"}});
+    if (!writes_.empty() || !sends_.empty()) Flush();
+    End({}, Status(Code::kFinished, "all jobs are done"));
+  });
 }
 
 void DispatcherServer::Impl::Take(Actions& actions) {
@@ -154,7 +172,9 @@ void DispatcherServer::Impl::Flush() {
     if (Status status = store_->Commit(batch); !status.ok()) {
       sends_.clear();
       asks_.clear();
-      return End(std::move(status).Prefixed("the dispatcher stops, nothing that was not stored was answered"));
+      status = std::move(status).Prefixed("the dispatcher stops, nothing that was not stored was answered");
+      const Status gone(Code::kUnavailable, status.message());
+      return End(std::move(status), gone);
     }
     flushed_ = Clock::System().Now();
   }
@@ -184,14 +204,16 @@ void DispatcherServer::Impl::AskWorker(const Ask& ask) {
   session->second->Request(ask.message, ask.deadline, [this, id = ask.ask](Result<Message> answer) { Feed(Answered{id, std::move(answer)}); });
 }
 
-void DispatcherServer::Impl::End(Status why) {
+// `told`: what those who are connected hear.
+void DispatcherServer::Impl::End(Status why, const Status& told) {
+  if (over_) return;
   if (!why.ok()) LogError("dispatcher.failed", {{"why", why.ToString()}});
   over_ = true;
   core_timer_.Cancel();
   flush_timer_.Cancel();
   listener_.reset();
-  const Status gone(Code::kUnavailable, why.ok() ? "the dispatcher was stopped" : why.message());
-  for (const auto& [id, session] : std::map(sessions_)) session->Close(gone);
+  done_timer_.Cancel();
+  for (const auto& [id, session] : std::map(sessions_)) session->Close(told);
   std::lock_guard lock(mutex_);
   if (!outcome_.has_value()) outcome_ = std::move(why);
   ended_.notify_all();
@@ -200,7 +222,7 @@ void DispatcherServer::Impl::End(Status why) {
 void DispatcherServer::Impl::Stop() {
   io_.Post([this] {
     if (!writes_.empty() || !sends_.empty()) Flush();
-    End({});
+    End({}, Status(Code::kUnavailable, "the dispatcher was stopped"));
   });
   io_.Stop();
 }
@@ -217,6 +239,7 @@ const std::string& DispatcherServer::address() const { return impl_->address(); 
 const std::string& DispatcherServer::cluster() const { return impl_->cluster(); }
 void DispatcherServer::Stop() { impl_->Stop(); }
 Status DispatcherServer::Wait() { return impl_->Wait(); }
+bool DispatcherServer::Alive(Duration within) const { return impl_->Alive(within); }
 
 Result<std::unique_ptr<DispatcherServer>> DispatcherServer::Start(ServerOptions options) {
   std::unique_ptr<Store> store = options.state_dir.empty() ? MakeMemoryStore() : nullptr;

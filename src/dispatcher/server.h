@@ -24,6 +24,7 @@ struct ServerOptions {
   std::function<Status(std::string_view plan)> check_plan{};
   Duration worker_deadline = std::chrono::seconds(30);  // a join fails when no worker came for so long
   Duration store_tick = kStoreTick;
+  Duration exit_when_done{0};  // ends when jobs were read and none was for so long; 0: never
   Pace pace{};
 };
 
@@ -36,8 +37,10 @@ class DispatcherServer {
   const std::string& cluster() const;
   // Commits what was taken in, then closes. Idempotent; any thread but its own.
   void Stop();
-  // Until Stop, or until the store failed: then the reason.
+  // Until Stop, until all is done, or until the store failed: then the reason.
   Status Wait();
+  // Whether its I/O thread answers in time: liveness.
+  bool Alive(Duration within) const;
 
  private:
   class Impl;

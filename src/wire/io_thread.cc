@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -84,6 +85,16 @@ IoThread::~IoThread() { Stop(); }
 void IoThread::Post(std::function<void()> fn) { impl_->Post(std::move(fn)); }
 void IoThread::Stop() { impl_->Stop(); }
 bool IoThread::OnThread() const { return std::this_thread::get_id() == impl_->thread_id_; }
+bool IoThread::Answers(Duration within) {
+  const auto ran = std::make_shared<std::promise<void>>();
+  auto answer = ran->get_future();
+  Post([ran] { ran->set_value(); });
+  try {
+    return answer.wait_for(within) == std::future_status::ready;
+  } catch (const std::future_error&) {
+    return false;
+  }
+}
 void IoThread::Add(IoResident& resident) { impl_->residents_.insert(&resident); }
 void IoThread::Remove(IoResident& resident) { impl_->residents_.erase(&resident); }
 asio::io_context& IoThread::context() { return impl_->context_; }

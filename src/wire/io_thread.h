@@ -32,6 +32,8 @@ class IoThread {
   // Runs what was posted before, then ends the thread. Sessions that are still open are dropped without OnClosed. Idempotent; not from this thread.
   void Stop();
   bool OnThread() const;
+  // Whether it comes to run something within this time. Not from this thread; false after Stop.
+  bool Answers(Duration within);
   void Add(IoResident& resident);     // on the thread
   void Remove(IoResident& resident);  // on the thread; not needed after OnIoStop
   asio::io_context& context();

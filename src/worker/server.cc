@@ -82,6 +82,8 @@ class WorkerServer::Impl {
     return figures.get_future().get();
   }
 
+  bool Alive(Duration within) { return io_.Answers(within); }
+
   void Wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return finished_; });
@@ -91,6 +93,7 @@ class WorkerServer::Impl {
   // On the I/O thread, so that no session comes before the shell is ready.
   Status Listen() {
     Shell::Hooks hooks{.welcomed = [this] { Note({}); }, .unreachable = [this](const Status& why) { Note(why); }, .drained = [this] { Finish(); }};
+    hooks.exit_when_done = options_.exit_when_done;
     shell_ = std::make_unique<Shell>(io_, pool_, table_, options_.memory, std::move(hooks));
     PENSTOCK_TRY(ListenOn(options_.listen, nullptr));
     const std::string socket = MakeSocketName("worker");
@@ -181,5 +184,6 @@ void WorkerServer::Drain() { impl_->Drain(); }
 void WorkerServer::Stop() { impl_->Stop(); }
 void WorkerServer::Wait() { impl_->Wait(); }
 CoreStats WorkerServer::stats() const { return impl_->stats(); }
+bool WorkerServer::Alive(Duration within) const { return impl_->Alive(within); }
 
 }  // namespace penstock::worker

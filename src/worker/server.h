@@ -26,6 +26,7 @@ class WorkerServer {
     std::string token;
     bool shm = true;  // lend blocks to consumers on this host
     Duration drain_timeout = std::chrono::seconds(30);
+    Duration exit_when_done{0};  // drains when the dispatcher says that all is done, or is away for so long and no lane is open
     Duration start_timeout = std::chrono::seconds(30);  // for the dispatcher to be there
   };
 
@@ -39,8 +40,9 @@ class WorkerServer {
   void Drain();
   // At once. Any thread but its own; idempotent.
   void Stop();
-  void Wait();              // until drained or stopped
-  CoreStats stats() const;  // any thread but its own; all zero after Stop
+  void Wait();                        // until drained or stopped
+  CoreStats stats() const;            // any thread but its own; all zero after Stop
+  bool Alive(Duration within) const;  // whether its I/O thread answers in time: liveness
 
  private:
   class Impl;

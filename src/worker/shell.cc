@@ -39,7 +39,8 @@ Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint
       segments_(std::make_shared<JobSegments>(std::move(table), memory)),
       lanes_(pool, inbox_, segments_),
       timer_(io),
-      flush_timer_(io) {}
+      flush_timer_(io),
+      alone_timer_(io) {}
 
 Shell::~Shell() { inbox_->Close(); }
 
@@ -156,6 +157,7 @@ void Shell::Do(ListJobInputs& action) {
 
 void Shell::OnDispatcherUp() {
   link_up_ = true;
+  alone_timer_.Cancel();
   LogInfo("dispatcher.up");
   Apply(DispatcherUp{});
 }
@@ -165,6 +167,15 @@ void Shell::OnDispatcherDown(const Status& why) {
   if (!std::exchange(link_up_, false)) return;
   LogWarn("dispatcher.down", {{"why", why.message()}});
   Apply(DispatcherDown{});
+  if (hooks_.exit_when_done == Duration{0}) return;
+  if (why.code() == Code::kFinished) return Drain();
+  alone_timer_.After(hooks_.exit_when_done, [this] { ExitUnlessReadFrom(); });
+}
+
+// A dispatcher that stays away ends nothing while somebody reads.
+void Shell::ExitUnlessReadFrom() {
+  if (core_->stats().lanes == 0) return Drain();
+  alone_timer_.After(hooks_.exit_when_done, [this] { ExitUnlessReadFrom(); });
 }
 
 void Shell::OnDispatcherSaid(RequestId request, Message message) {

@@ -26,6 +26,7 @@ class Shell final : public SessionHandler {
     std::function<void()> welcomed;                  // the dispatcher knows this worker
     std::function<void(const Status&)> unreachable;  // an attempt to reach it failed
     std::function<void()> drained;                   // nothing is left to do
+    Duration exit_when_done{0};                      // as in WorkerServer::Options
   };
   // `io` and `pool` are stopped before it goes.
   Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, Hooks hooks);
@@ -64,6 +65,7 @@ class Shell final : public SessionHandler {
   void Compile(JobId job, msg::JobReply reply);
   void Beat(msg::WorkerBeat& beat);
   void FlushThenFinish(int attempts);
+  void ExitUnlessReadFrom();
 
   IoThread& io_;
   Pool& pool_;
@@ -75,6 +77,7 @@ class Shell final : public SessionHandler {
   Actions actions_;
   Timer timer_;
   Timer flush_timer_;
+  Timer alone_timer_;
   std::unique_ptr<DispatcherLink> link_;
   bool link_up_ = false;
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;

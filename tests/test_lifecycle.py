@@ -1,0 +1,132 @@
+"""Servers come, say whether they are well, and go."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+import penstock
+from penstock import Dataset, _binary
+from support.servers import Server, Servers
+from support.waiting import wait_until
+
+
+def _get(server: Server, path: str) -> tuple[int, str]:
+    found = re.search(r"http.up address=(\S+)", server.log)
+    assert found, server.log
+    try:
+        with urllib.request.urlopen(f"http://{found[1]}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@pytest.fixture
+def dispatcher(servers: Servers) -> Server:
+    return servers.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+
+
+def test_a_dispatcher_is_ready_without_readers(dispatcher: Server) -> None:
+    assert _get(dispatcher, "/readyz") == (200, "ok\n")
+    assert _get(dispatcher, "/healthz") == (200, "ok\n")
+    assert _get(dispatcher, "/else")[0] == 404
+
+
+def test_a_worker_is_alive_while_it_waits_for_the_dispatcher_and_ready_when_it_is_known(servers: Servers, dispatcher: Server) -> None:
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--http", "127.0.0.1:0")
+    assert _get(worker, "/readyz")[0] == 200
+    waiting = subprocess.Popen([_binary.path(), "worker", "--dispatcher", "127.0.0.1:1", "--http", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert waiting.stderr is not None
+        address = re.search(r"http.up address=(\S+)", waiting.stderr.readline())
+        assert address
+        with urllib.request.urlopen(f"http://{address[1]}/healthz", timeout=10) as answer:
+            assert answer.status == 200
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{address[1]}/readyz", timeout=10)
+        with refused.value as error:
+            assert "waits for the dispatcher at 127.0.0.1:1" in error.read().decode()
+    finally:
+        waiting.kill()
+        waiting.communicate()
+
+
+def test_probes_answer_while_others_hold_their_connections_open(dispatcher: Server) -> None:
+    address = re.search(r"http.up address=(\S+):(\d+)", dispatcher.log)
+    assert address
+    silent = [socket.create_connection((address[1], int(address[2]))) for _ in range(40)]
+    try:
+        assert _get(dispatcher, "/healthz")[0] == 200
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_servers_exit_when_all_jobs_are_done_and_not_before(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--exit-when-done", "300ms")
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--exit-when-done", "60s")
+    with penstock.connect(dispatcher.address) as service:
+        for name in ("first", "second"):
+            with Dataset.from_range(10).distribute(service, job_name=name) as reader:
+                assert len(list(reader)) == 10
+                assert dispatcher.process.poll() is None
+    assert dispatcher.process.wait(20) == 0
+    assert worker.process.wait(20) == 0
+
+
+def test_a_worker_that_exits_when_done_does_not_wait_for_a_lost_dispatcher(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--exit-when-done", "200ms")
+    dispatcher.process.kill()
+    assert worker.process.wait(20) == 0
+
+
+def test_draining_ends_within_its_timeout_though_the_loop_stands_still(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--drain-timeout", "300ms")
+    with penstock.connect(dispatcher.address, shared_memory=False) as service:
+        reader = iter(Dataset.from_range(10**9).batch(1000).distribute(service, job_name="stands"))
+        next(reader)
+        worker.process.terminate()
+        assert worker.process.wait(20) == 0
+        servers.start("worker", "--dispatcher", dispatcher.address)
+        next(reader)
+
+
+def test_a_worker_that_comes_back_under_another_address_is_read_from(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    first = servers.start("worker", "--dispatcher", dispatcher.address, "--listen", "127.0.0.1:0")
+    with penstock.connect(dispatcher.address) as service, Dataset.from_range(10_000).batch(10).distribute(service, job_name="moves") as reader:
+        rows: list[int] = []
+        for batch in reader:
+            if not rows:
+                first.process.kill()
+                servers.start("worker", "--dispatcher", dispatcher.address, "--listen", "127.0.0.9:0")
+            rows += batch.tolist()
+    assert sorted(rows) == list(range(10_000))
+
+
+def test_sigterm_ends_a_dispatcher_that_goes_on_from_its_state(servers: Servers, tmp_path: os.PathLike[str]) -> None:
+    state = ["--state-dir", f"{tmp_path}/state"]
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *state)
+    servers.start("worker", "--dispatcher", dispatcher.address)
+    with (
+        penstock.connect(dispatcher.address) as service,
+        Dataset.from_range(1000).batch(10).distribute(service, job_name="goes-on", even="uneven") as reader,
+    ):
+        elements = iter(reader)
+        rows = next(elements).tolist()
+        dispatcher.process.terminate()
+        assert dispatcher.process.wait(20) == 0
+        servers.start("dispatcher", "--listen", dispatcher.address, *state)
+        for batch in elements:
+            rows += batch.tolist()
+    assert sorted(rows) == list(range(1000))
+    wait_until(lambda: dispatcher.process.poll() is not None, "the first dispatcher is gone")
