@@ -1,0 +1,89 @@
+// A job's position and one consumer's part of it, and their JSON: what users keep in checkpoints (docs/design/positions.md).
+//
+// Version 1 stays readable for ever: tests/states holds files of it. Unknown keys are ignored, an unknown version is refused by name, and
+// everything else is checked: an error names the field.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/delivered.h"
+#include "penstock/ids.h"
+#include "penstock/layout.h"
+#include "penstock/plan.h"
+#include "penstock/status.h"
+
+namespace penstock {
+
+// Where a strict job is between two steps: the same on every consumer (docs/design/strict.md).
+struct RingPosition {
+  struct Place {
+    LaneId lane{};
+    Cursor next;  // of the lane's next group
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+  // Rows of an ended lane that wait to be joined: what is left of the group that begins at `group`.
+  struct Tail {
+    LaneId lane{};
+    Cursor group;
+    uint64_t skipped = 0;  // rows of the group that were joined before
+    uint64_t rows = 0;
+    friend bool operator==(const Tail&, const Tail&) = default;
+  };
+  Epoch epoch{};
+  uint64_t turn = 0;  // how many were taken
+  std::vector<Place> places;
+  uint32_t place = 0;      // whose turn is next
+  uint32_t next_lane = 0;  // takes the next place that is free
+  std::vector<Tail> tails;
+  friend bool operator==(const RingPosition&, const RingPosition&) = default;
+};
+
+// Delivered rows of several epochs.
+struct History {
+  // Of a position and a base: all epochs before are whole. Of a part: it says nothing of them (a consumer does not keep them for ever).
+  Epoch epochs_done{};
+  std::map<Epoch, Delivered> epochs;  // none is empty
+
+  void Add(const LaneKey& lane, Cursor from, Cursor to);
+  // This and what a part delivered. The part's epochs_done is not looked at.
+  void MergePart(const History& part);
+  // This without what parts delivered; an epoch that was whole (with `lanes` lanes) is named one by one again where a part names it.
+  void SubtractPart(const History& part, uint32_t lanes);
+  // Epochs with all lanes whole, from epochs_done on, become epochs_done. Not for endless ones.
+  void Settle(uint32_t lanes);
+  friend bool operator==(const History&, const History&) = default;
+};
+
+struct Position {
+  enum class Kind : uint8_t { kPosition, kPart };
+  Kind kind = Kind::kPosition;
+  std::string job;       // its name
+  std::string dataset;   // the fingerprint
+  std::string rows;      // RowsFingerprint: of the plan without its last batching
+  std::string manifest;  // its hash
+  Mode mode = Mode::kShared;
+  uint64_t seed = 0;
+  Generation generation{};
+  uint64_t tag = 0;                  // the step: batches that the consumer had in this generation
+  uint32_t consumers = 0;            // declared; 0: not declared
+  uint32_t index = 0;                // of a part
+  uint64_t batch = 0;                // rows a batch; 0: the loop gets rows one by one
+  Epoch epoch{};                     // that was being read
+  History delivered;                 // of a part: in this generation
+  History base;                      // of a part: where this generation began
+  std::optional<RingPosition> ring;  // strict: it is the whole position, and `delivered` is empty but for epochs_done
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+std::string ToJson(const Position& position);
+Result<Position> ParsePosition(std::string_view json);
+
+// The fingerprint of what makes rows: another batch size is the same rows.
+Result<std::string> RowsFingerprint(const Plan& plan);
+
+}  // namespace penstock
