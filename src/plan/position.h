@@ -9,39 +9,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/delivered.h"
 #include "penstock/ids.h"
 #include "penstock/layout.h"
 #include "penstock/plan.h"
 #include "penstock/status.h"
+#include "plan/ring_position.h"
 
 namespace penstock {
-
-// Where a strict job is between two steps: the same on every consumer (docs/design/strict.md).
-struct RingPosition {
-  struct Place {
-    LaneId lane{};
-    Cursor next;  // of the lane's next group
-    friend bool operator==(const Place&, const Place&) = default;
-  };
-  // Rows of an ended lane that wait to be joined: what is left of the group that begins at `group`.
-  struct Tail {
-    LaneId lane{};
-    Cursor group;
-    uint64_t skipped = 0;  // rows of the group that were joined before
-    uint64_t rows = 0;
-    friend bool operator==(const Tail&, const Tail&) = default;
-  };
-  Epoch epoch{};
-  uint64_t turn = 0;  // how many were taken
-  std::vector<Place> places;
-  uint32_t place = 0;      // whose turn is next
-  uint32_t next_lane = 0;  // takes the next place that is free
-  std::vector<Tail> tails;
-  friend bool operator==(const RingPosition&, const RingPosition&) = default;
-};
 
 // Delivered rows of several epochs.
 struct History {

@@ -28,9 +28,9 @@ Json EpochsJson(const History& history) {
 
 Json RingJson(const RingPosition& ring) {
   Json places = Json::array();
-  for (const auto& place : ring.places) places.push_back({Raw(place.lane), CursorText(place.next)});
+  for (const auto& place : ring.ring) places.push_back({Raw(place.lane), CursorText(place.cursor)});
   Json tails = Json::array();
-  for (const auto& tail : ring.tails) tails.push_back({Raw(tail.lane), CursorText(tail.group), tail.skipped, tail.rows});
+  for (const auto& tail : ring.tails) tails.push_back({Raw(tail.lane), CursorText(tail.first), tail.skipped, tail.rows});
   return {{"epoch", Raw(ring.epoch)}, {"turn", ring.turn},           {"places", std::move(places)},
           {"place", ring.place},      {"next_lane", ring.next_lane}, {"tails", std::move(tails)}};
 }
@@ -144,20 +144,20 @@ Result<RingPosition> RingOf(const Json& value) {
     if (!item.is_array() || item.size() != 2) return Wrong("ring.places", "must be a list of [lane, \"cursor\"]");
     RingPosition::Place place;
     PENSTOCK_ASSIGN(place.lane, LaneOf(item[0], "ring.places"));
-    PENSTOCK_ASSIGN(place.next, CursorOf(item[1], "ring.places"));
-    ring.places.push_back(place);
+    PENSTOCK_ASSIGN(place.cursor, CursorOf(item[1], "ring.places"));
+    ring.ring.push_back(place);
   }
   PENSTOCK_ASSIGN(const Json* tails, fields.Get("tails", Json::value_t::array, "a list"));
   for (const Json& item : *tails) {
     if (!item.is_array() || item.size() != 4) return Wrong("ring.tails", "must be a list of [lane, \"cursor\", skipped, rows]");
     RingPosition::Tail tail;
     PENSTOCK_ASSIGN(tail.lane, LaneOf(item[0], "ring.tails"));
-    PENSTOCK_ASSIGN(tail.group, CursorOf(item[1], "ring.tails"));
+    PENSTOCK_ASSIGN(tail.first, CursorOf(item[1], "ring.tails"));
     PENSTOCK_ASSIGN(tail.skipped, NumberOf<uint64_t>(item[2], "ring.tails"));
     PENSTOCK_ASSIGN(tail.rows, NumberOf<uint64_t>(item[3], "ring.tails"));
     ring.tails.push_back(tail);
   }
-  if (!ring.places.empty() && ring.place >= ring.places.size()) return Wrong("ring.place", "is none of the places");
+  if (!ring.ring.empty() && ring.place >= ring.ring.size()) return Wrong("ring.place", "is none of the places");
   return ring;
 }
 

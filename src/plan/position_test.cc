@@ -41,7 +41,7 @@ RingPosition SampleRing() {
   RingPosition ring;
   ring.epoch = Epoch{1};
   ring.turn = 77;
-  ring.places = {{LaneId{4}, {64, 0}}, {LaneId{9}, {32, 1}}};
+  ring.ring = {{LaneId{4}, {64, 0}}, {LaneId{9}, {32, 1}}};
   ring.place = 1;
   ring.next_lane = 10;
   ring.tails = {{LaneId{2}, {96, 0}, 3, 5}};
