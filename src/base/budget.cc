@@ -57,10 +57,15 @@ void Budget::Give(HolderId id, uint64_t bytes) {
   Update(id, holder, holder.reserve, holder.held - std::min(bytes, holder.held));
 }
 
-bool Budget::Move(HolderId from, HolderId to, uint64_t bytes) {
-  if (!TakeReserved(to, bytes)) return false;
-  Give(from, bytes);
-  return true;
+bool Budget::MoveAhead(HolderId from, HolderId to, uint64_t bytes) {
+  if (bytes > oversize_) return false;
+  Holder& giver = holders_.at(from);
+  Holder& taker = holders_.at(to);
+  Update(from, giver, giver.reserve, giver.held - bytes);
+  const bool fits = AheadFits({to, bytes});
+  Holder& holder = fits ? taker : giver;
+  Update(fits ? to : from, holder, holder.reserve, holder.held + bytes);
+  return fits;
 }
 
 void Budget::Force(HolderId id, uint64_t held) {
@@ -109,13 +114,12 @@ bool Budget::MustFits(const Ticket& ticket) const {
 
 bool Budget::AheadFits(const Ticket& ticket) const {
   const uint64_t growth = GrowthOf(holders_.at(ticket.holder), ticket.bytes);
-  return must_.empty() && MustFits(ticket) && InShare(ticket) && ahead_ + growth <= capacity_ / 2;
+  return must_.empty() && MustFits(ticket) && InShare(ticket) && ahead_ + growth <= ahead_cap();
 }
 
 bool Budget::InShare(const Ticket& ticket) const {
   const Holder& holder = holders_.at(ticket.holder);
-  const uint64_t share = capacity_ / 2 / std::max<size_t>(open_groups_, 1);
-  return groups_.at(holder.group).ahead + GrowthOf(holder, ticket.bytes) <= share;
+  return groups_.at(holder.group).ahead + GrowthOf(holder, ticket.bytes) <= ahead_share();
 }
 
 // Earlier ones are overtaken only if their group's share is used up, and never by their own group.

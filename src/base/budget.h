@@ -37,8 +37,8 @@ class Budget {
   // Takes only what the reserve covers; never waits.
   bool TakeReserved(HolderId holder, uint64_t bytes);
   void Give(HolderId holder, uint64_t bytes);
-  // What `from` holds becomes what `to` holds, if the reserve of `to` covers it; never waits.
-  bool Move(HolderId from, HolderId to, uint64_t bytes);
+  // What `from` holds becomes what `to` has read ahead, if there is room for that now; never waits, and never for one larger than `oversize`.
+  bool MoveAhead(HolderId from, HolderId to, uint64_t bytes);
   // Counts memory that is already there and cannot be refused: state that a holder did not declare. May commit more than the capacity.
   void Force(HolderId holder, uint64_t held);
   void LeaveLine(HolderId holder);
@@ -55,6 +55,9 @@ class Budget {
   uint64_t committed() const { return committed_; }
   uint64_t used() const { return used_; }
   uint64_t ahead() const { return ahead_; }
+  uint64_t ahead_cap() const { return capacity_ / 2; }
+  // Of what may be read ahead, a group's.
+  uint64_t ahead_share() const { return ahead_cap() / (open_groups_ == 0 ? 1 : open_groups_); }
 
  private:
   struct Holder {

@@ -99,12 +99,36 @@ TEST(Budget, OneOversizeTakeAtATime) {
 TEST(Budget, WhatIsMovedFreesTheReserveOfWhomItCameFrom) {
   Budget budget(100, 100);
   ASSERT_TRUE(budget.Open(H(1), kJob, 20));
-  ASSERT_TRUE(budget.Open(H(2), kJob, 30));
-  ASSERT_TRUE(budget.Take(H(1), 20, kMust));
-  EXPECT_TRUE(budget.Move(H(1), H(2), 20));
-  EXPECT_TRUE(budget.TakeReserved(H(1), 20));
-  EXPECT_FALSE(budget.Move(H(1), H(2), 20)) << "its reserve does not cover a second one";
-  EXPECT_EQ(budget.committed(), 50U);
+  ASSERT_TRUE(budget.Open(H(2), kJob, 0));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(budget.TakeReserved(H(1), 20));
+    EXPECT_TRUE(budget.MoveAhead(H(1), H(2), 20));
+  }
+  EXPECT_EQ(budget.committed(), 60U);
+  ASSERT_TRUE(budget.TakeReserved(H(1), 20));
+  EXPECT_FALSE(budget.MoveAhead(H(1), H(2), 20)) << "half of the capacity is for what is read ahead";
+  EXPECT_EQ(budget.Held(H(1)), 20U);
+  EXPECT_EQ(budget.Held(H(2)), 40U);
+}
+
+TEST(Budget, NothingIsMovedAheadOfWhoCannotGoOn) {
+  Budget budget(100, 100);
+  ASSERT_TRUE(budget.Open(H(1), kJob, 20));
+  ASSERT_TRUE(budget.Open(H(2), kJob, 0));
+  ASSERT_TRUE(budget.Open(H(3), kJob, 60));
+  ASSERT_TRUE(budget.TakeReserved(H(1), 20));
+  ASSERT_FALSE(budget.Take(H(2), 30, kMust));
+  EXPECT_FALSE(budget.MoveAhead(H(1), H(2), 20));
+  EXPECT_EQ(budget.Held(H(1)), 20U);
+}
+
+TEST(Budget, AnOversizeTakeStaysWithWhomItIs) {
+  Budget budget(200, 40);
+  ASSERT_TRUE(budget.Open(H(1), kJob, 10));
+  ASSERT_TRUE(budget.Open(H(2), kJob, 0));
+  ASSERT_TRUE(budget.Take(H(1), 50, kMust));
+  EXPECT_FALSE(budget.MoveAhead(H(1), H(2), 50));
+  EXPECT_EQ(budget.Held(H(1)), 50U);
 }
 
 TEST(Budget, AClosedHolderCountsUntilAllIsGivenBack) {

@@ -117,7 +117,7 @@ void WorkerNode::Do(const worker::SendBlock& a) {
   Block& block = blocks_.at(Raw(a.handle));
   block.out = link;
   if (sessions_.contains(link)) world_.Send(link, *this, {a.stream, {}, false, BlockOnTheWay{Raw(a.handle), block.info}});
-  if (scenario_.shared_memory && sessions_.contains(link)) return;
+  if (scenario_.shared_memory && a.how == Handover::kLend && sessions_.contains(link)) return;
   After(world_.random.Micros(10, 2000), [this, handle = Raw(a.handle)] { Freed(handle); });
 }
 

@@ -81,8 +81,8 @@ void SessionImpl::Reply(RequestId request, Message message) {
   if (open()) pipe_->Queue(ControlFrame(StreamId{0}, message, static_cast<uint64_t>(request), kIsReply));
 }
 
-void SessionImpl::SendBlock(StreamId stream, Extent block) {
-  if (!open() || Lend(stream, block)) return;
+void SessionImpl::SendBlock(StreamId stream, Extent block, Handover how) {
+  if (!open() || (how == Handover::kLend && Lend(stream, block))) return;
   pipe_->Queue({{.type = FrameType::kBlock, .stream = static_cast<uint32_t>(stream)}, {}, std::move(block), nullptr});
 }
 

@@ -22,6 +22,9 @@ enum class SessionId : uint64_t {};  // unique in this process
 enum class RequestId : uint64_t {};  // 0: not a request
 enum class StreamId : uint32_t {};   // an open lane on one session; 0: the session itself
 
+// How a block goes to the peer: in shared memory where there is some, or always written to the socket.
+enum class Handover : uint8_t { kLend, kCopy };
+
 class Session;
 
 // Who acts on what a peer says.
@@ -60,9 +63,9 @@ class Session {
   // Calls `answer` exactly once: the reply, Deadline, or why the session closed.
   virtual void Request(Message message, Duration deadline, Answer answer) = 0;
   virtual void Reply(RequestId request, Message message) = 0;
-  // Sends the block, or lends it where memory is shared. The extent goes home when it was written, or when the peer let go of it. If the
-  // session ends while it is on loan, its segment is retired, never reused.
-  virtual void SendBlock(StreamId stream, Extent block) = 0;
+  // The extent goes home when it was written, or when the peer let go of it. If the session ends while it is on loan, its segment is retired,
+  // never reused.
+  virtual void SendBlock(StreamId stream, Extent block, Handover how) = 0;
   virtual uint64_t unsent_bytes() const = 0;  // accepted and not written yet
   virtual void Close(Status why) = 0;         // OnClosed follows
 };

@@ -21,10 +21,10 @@ class SharedMemory : public SessionTest {
     Serve({.address = MakeSocketName("test"), .segments = table_});
     ConnectPair(std::move(params));
   }
-  void SendBlock(StreamId stream, uint64_t bytes, int fill) {
+  void SendBlock(StreamId stream, uint64_t bytes, int fill, Handover how = Handover::kLend) {
     Extent block = pool_.Allocate(bytes).value();
     std::memset(block.bytes().data(), fill, bytes);
-    server_io_.Post([this, stream, held = std::make_shared<Extent>(std::move(block))] { accepted_->SendBlock(stream, std::move(*held)); });
+    server_io_.Post([this, stream, how, held = std::make_shared<Extent>(std::move(block))] { accepted_->SendBlock(stream, std::move(*held), how); });
   }
   // Waits until the server's end has taken everything back.
   void WaitUntilHome() {
@@ -107,8 +107,17 @@ TEST_F(SharedMemory, IsNotUsedOverTcp) {
 
 TEST_F(SharedMemory, ABlockOnTheHeapGoesOverTheSocket) {
   Start();
-  On(server_io_, [&] { accepted_->SendBlock(StreamId{3}, HeapExtents().Allocate(100).value()); });
+  On(server_io_, [&] { accepted_->SendBlock(StreamId{3}, HeapExtents().Allocate(100).value(), Handover::kLend); });
   EXPECT_EQ(client_.TakeBlock().tag(), 0U);
+}
+
+TEST_F(SharedMemory, ABlockThatIsCopiedIsHomeOnceItIsWritten) {
+  Start();
+  SendBlock(StreamId{3}, 100'000, 7, Handover::kCopy);
+  const Extent block = client_.TakeBlock();
+  EXPECT_EQ(block.tag(), 0U);
+  EXPECT_EQ(block.bytes().back(), std::byte{7});
+  WaitUntilHome();  // though the consumer keeps it
 }
 
 TEST_F(SharedMemory, SegmentsOnLoanAreRetiredWhenTheSessionEnds) {
@@ -186,7 +195,7 @@ TEST(SharedMemoryOfTheDead, IsNeverUsedAgainAndIsFreedWhenAConsumerIsKilled) {
   Recorder server;
   IoThread io("server");
   const auto listener = Listen(io, {.address = address, .segments = table}, server, [&](std::shared_ptr<Session> session) {
-                          for (int i = 0; i < 4; ++i) session->SendBlock(StreamId{1}, pool.Allocate(100'000).value());
+                          for (int i = 0; i < 4; ++i) session->SendBlock(StreamId{1}, pool.Allocate(100'000).value(), Handover::kLend);
                           server.Change([&] { server.accepted.push_back(std::move(session)); });
                         }).value();
   server.WaitFor([&] { return server.heard.size() == 4; });

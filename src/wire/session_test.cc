@@ -49,7 +49,7 @@ TEST_P(EverySession, CarriesBlocksOfManySizes) {
     On(server_io_, [&] {
       Extent block = HeapExtents().Allocate(bytes).value();
       for (size_t i = 0; i < bytes; ++i) block.bytes()[i] = static_cast<std::byte>(i * 31 + bytes);
-      accepted_->SendBlock(StreamId{5}, std::move(block));
+      accepted_->SendBlock(StreamId{5}, std::move(block), Handover::kLend);
       accepted_->Send(StreamId{5}, msg::LaneEnded{{bytes, 0}, true});
     });
     const Extent block = client_.TakeBlock();
@@ -107,7 +107,7 @@ TEST_F(SessionTest, CarriesABlockOf64MiBAndAMessageOf8MiB) {
   On(server_io_, [&] {
     Extent block = HeapExtents().Allocate(64 * kMiB).value();
     std::memset(block.bytes().data(), 7, block.size());
-    accepted_->SendBlock(StreamId{1}, std::move(block));
+    accepted_->SendBlock(StreamId{1}, std::move(block), Handover::kLend);
     EXPECT_GE(accepted_->unsent_bytes(), 64 * kMiB);
   });
   const Extent block = client_.TakeBlock();
@@ -121,7 +121,7 @@ TEST_F(SessionTest, ABlockOverTheCreditClosesTheSession) {
   client_.block_limit = 100;
   Serve({.address = "127.0.0.1:0"});
   ConnectPair();
-  On(server_io_, [&] { accepted_->SendBlock(StreamId{1}, HeapExtents().Allocate(101).value()); });
+  On(server_io_, [&] { accepted_->SendBlock(StreamId{1}, HeapExtents().Allocate(101).value(), Handover::kLend); });
   EXPECT_EQ(client_.WaitClosed().code(), Code::kTooLarge);
   EXPECT_THAT(server_.WaitClosed().message(), HasSubstr("more than the credit"));
 }

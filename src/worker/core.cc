@@ -89,7 +89,7 @@ void WorkerCore::State::StartsReading(const ConsumerKey& key) {
   began_reading_.insert(key);
 }
 
-// Its lanes may read ahead from now on; those that had used their reserve stood still.
+// Its lanes may read ahead from now on; those that had a block ready stood still.
 void WorkerCore::State::WorkForReaders() {
   const std::set<ConsumerKey> began = std::exchange(began_reading_, {});
   std::vector<LaneNo> lanes;
@@ -97,6 +97,7 @@ void WorkerCore::State::WorkForReaders() {
     if (began.contains(lane.consumer())) lanes.push_back(no);
   }
   for (const LaneNo no : lanes) {
+    if (OpenLane* lane = Find(no)) Flush(*lane);
     if (OpenLane* lane = Find(no)) Work(*lane);
   }
 }
@@ -160,7 +161,10 @@ void WorkerCore::State::Handle(const BlockFreed& event) {
   const SentBlock block = found->second;
   sent_.erase(found);
   budget_.Give(block.charged, block.charge);
-  SawReading(block.consumer, true);
+  if (block.lent) {
+    if (const auto consumer = consumers_.find(block.consumer); consumer != consumers_.end()) consumer->second.lent -= block.charge;
+    SawReading(block.consumer, true);
+  }
   room_freed_ = true;
   if (OpenLane* lane = Find(block.lane)) Work(*lane);
 }
@@ -301,6 +305,7 @@ void WorkerCore::State::Handle(const TimerFired&) {
     if (run.parked() && run.moved + options_.park_for <= now_) expired.push_back(task);
   }
   for (const TaskId task : expired) StopRun(task);
+  ForgetIdleConsumers();
   std::vector<LaneNo> retry;
   for (auto& [task, run] : runs_) {
     if (run.retry_at > TimePoint{} && run.retry_at <= now_) retry.push_back(run.lane);

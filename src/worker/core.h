@@ -2,11 +2,13 @@
 // or clocks; an event goes in, actions come out (engine.md 3 and 4).
 //
 // Memory. Each open lane holds a reserve of one block (the larger of the target and the largest that its job was seen to need) and its
-// operators' state; a lane may always use its reserve, so what is waited for always moves. Where memory is shared, a consumer also has room for two
-// blocks on its own account, for its loop may hold one while it waits for the next. What is not reserved is read ahead, in the order asked,
-// with a cap a job, and only for consumers that were seen to let go of a block. Who says that it waits comes first. An open that does not fit is
-// Refused with Busy; if its consumer has no other lane here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and
-// are opened again later.
+// operators' state; a lane may always use its reserve, so what is waited for always moves. What is not reserved is read ahead or lent, in the order
+// asked, with a cap a job. Who says that it waits comes first. An open that does not fit is Refused with Busy; if its consumer has no other lane
+// here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and are opened again later.
+//
+// Lending. Where memory is shared a block is lent if its consumer's part of the read-ahead has room for it: two blocks for one that was not yet
+// seen to let go of any, else an equal part of its job's. Any other block is copied to the socket, and its memory is home once that is done. So
+// what a consumer keeps, asleep or not, takes no lane's reserve: it costs the others a copy, never their turn.
 //
 // Sending. A block goes out if the lane's credit covers it; or if credit is left, and nothing of the lane is out or its loop waits: then it
 // may be larger.

@@ -14,10 +14,11 @@ void WorkerCore::State::OnOpen(SessionId session, StreamId stream, const msg::Op
   lane = {.no = no, .session = session, .stream = stream, .open = open, .since = now_};
   constexpr uint64_t kMost = uint64_t{1} << 60;
   lane.credit = static_cast<int64_t>(std::min(open.credit, kMost));
-  ++consumers_[lane.consumer()].lanes;
   const bool unknown_job = !jobs_.contains(open.job);
   Job& job = jobs_[open.job];
   ++job.lanes;
+  JoinConsumer(lane);
+  if (open.urgent) StartsReading(lane.consumer());
   if (drain_until_) return Refuse(lane, Status(Code::kUnavailable, "this worker is draining; open the lane on another"));
   if (unknown_job) return Do(FetchJob{open.job});
   if (job.known) Admit(lane);
@@ -34,7 +35,7 @@ void WorkerCore::State::Admit(OpenLane& lane) {
   if (AnsweredByKnownEnd(lane, job) || !CheckFits(lane, job)) return;
   Run* parked = ParkedAt(lane);
   if (parked == nullptr && WaitsForRun(lane)) return;
-  const uint64_t bytes = ReserveOf(job) + LoanReserveFor(lane) + (parked == nullptr ? job.state_bytes : 0);
+  const uint64_t bytes = ReserveOf(job) + (parked == nullptr ? job.state_bytes : 0);
   const bool first_in_line = wait_room_.empty() || *wait_room_.begin() >= lane.no;
   if (first_in_line) {
     while (!budget_.Fits(bytes) && parked == nullptr && DropOldestParked()) {
@@ -92,13 +93,12 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
   Job& job = jobs_.at(lane.open.job);
   const GroupId group{Raw(lane.open.job)};
   lane.reserve = ReserveOf(job);
+  budget_.Open(HolderOf(lane.no), group, lane.reserve);  // Admit saw that all of it fits
   Consumer& consumer = consumers_.at(lane.consumer());
-  const uint64_t loan = LoanReserveFor(lane);
-  if (loan > 0) {
+  if (consumer.loan == 0 && sessions_.at(lane.session).shares_memory) {
     consumer.loan = next_loan_++;
-    budget_.Open(LoanOf(consumer), group, loan);  // Admit saw that all of them fit
+    budget_.Open(LoanOf(consumer), group, 0);
   }
-  budget_.Open(HolderOf(lane.no), group, lane.reserve);
   const msg::Range& range = lane.open.range;
   if (run != nullptr) {
     Do(ExtendLane{run->task, range.to});
@@ -212,12 +212,8 @@ void WorkerCore::State::CloseLane(LaneNo no) {
       StopRun(run.task);
     }
   }
-  Consumer& consumer = consumers_.at(lane.consumer());
-  if (--consumer.lanes == 0 && consumer.loan != 0) {
-    budget_.Close(LoanOf(consumer));
-    consumer.loan = 0;
-  }
   Charge(lane.consumer(), 0, lane.uncredited);
+  LeaveConsumer(lane);
   sessions_.at(lane.session).lanes.erase(lane.stream);
   wait_room_.erase(no);
   wait_range_.erase(no);
@@ -228,13 +224,32 @@ void WorkerCore::State::CloseLane(LaneNo no) {
   ForgetIfDone(job);
 }
 
-// A loop may hold a block while it waits for the next: two are on the consumer's own account, so that the lane has its reserve for more.
-uint64_t WorkerCore::State::LoanReserveFor(const OpenLane& lane) const {
-  const bool lends = sessions_.at(lane.session).shares_memory && consumers_.at(lane.consumer()).loan == 0;
-  return lends ? kAlwaysLent * ReserveOf(jobs_.at(lane.open.job)) : 0;
+void WorkerCore::State::JoinConsumer(const OpenLane& lane) {
+  Consumer& consumer = consumers_[lane.consumer()];
+  if (consumer.lanes++ > 0) return;
+  consumer.job = lane.open.job;
+  ++jobs_.at(consumer.job).consumers;
 }
 
-// At most a quarter of what operators leave: a lane and what its consumer is lent always fit together.
+void WorkerCore::State::LeaveConsumer(const OpenLane& lane) {
+  Consumer& consumer = consumers_.at(lane.consumer());
+  if (--consumer.lanes > 0) return;
+  consumer.idle_since = now_;
+  if (const auto job = jobs_.find(consumer.job); job != jobs_.end()) --job->second.consumers;
+  if (consumer.loan == 0) return;
+  budget_.Close(LoanOf(consumer));
+  consumer.loan = 0;
+}
+
+// A session lives as long as its process, and readers come and go on it.
+void WorkerCore::State::ForgetIdleConsumers() {
+  std::erase_if(consumers_, [this](const auto& item) {
+    const Consumer& consumer = item.second;
+    return consumer.lanes == 0 && consumer.lent == 0 && consumer.idle_since + options_.park_for <= now_;
+  });
+}
+
+// At most a quarter of what operators leave, so that several lanes fit together.
 uint64_t WorkerCore::State::ReserveOf(const Job& job) const {
   const uint64_t left = budget_.capacity() - std::min(job.state_bytes, budget_.capacity());
   return std::min({std::max(block_target_, job.largest), block_cap_ + block_cap_ / 4, left / 4});

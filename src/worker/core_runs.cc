@@ -45,10 +45,8 @@ void WorkerCore::State::Step(OpenLane& lane, Run& run, uint64_t room) {
   Do(StepLane{run.task, room, priority});
 }
 
-// Where blocks are lent, a loop may hold one while it waits for the next.
 bool WorkerCore::State::NeverFits(const OpenLane& lane, uint64_t bytes) const {
-  const uint64_t at_once = sessions_.at(lane.session).shares_memory ? 2 * bytes : bytes;
-  return bytes > lane.reserve && at_once + jobs_.at(lane.open.job).state_bytes > budget_.capacity();
+  return bytes > lane.reserve && bytes + jobs_.at(lane.open.job).state_bytes > budget_.capacity();
 }
 
 Status WorkerCore::State::TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const {
@@ -71,8 +69,8 @@ bool WorkerCore::State::TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes)
     }
     return budget_.Take(holder, bytes, Budget::Need::kMust);
   }
-  // It holds blocks that are out. Reading ahead is for who reads; who does not gets the rest of a group, of which its loop cannot take a part. Who
-  // waits cannot let go of what it holds.
+  // A block of it is still on its way into the socket. Reading ahead is for who reads; who does not gets the rest of a group, of which its loop
+  // cannot take a part.
   const bool in_group = lane.rows % job.group_rows != 0;
   if (lane.waits) return budget_.Take(holder, bytes, Budget::Need::kMust);
   if (lane.credit > 0 && (consumers_.at(lane.consumer()).reads || in_group)) return budget_.Take(holder, bytes, Budget::Need::kAhead);
@@ -168,21 +166,46 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     const BlockToken& block = lane.ready.front();
     const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
     if (!covered && (lane.credit <= 0 || (lane.uncredited > 0 && !lane.waits))) return;
-    const Consumer& consumer = consumers_.at(lane.consumer());
-    const bool moved = consumer.loan != 0 && budget_.Move(HolderOf(lane.no), LoanOf(consumer), block.charge);
-    const HolderId charged = moved ? LoanOf(consumer) : HolderOf(lane.no);
-    Do(SendBlock{lane.session, lane.stream, block.handle});
-    sent_.emplace(block.handle, SentBlock{charged, block.charge, lane.consumer(), lane.no});
-    --ready_blocks_;
-    lane.credit -= static_cast<int64_t>(block.info.bytes);
-    lane.uncredited += block.info.bytes;
-    lane.waits = false;
-    lane.rows += block.info.rows;
-    rows_ += block.info.rows;
-    bytes_ += block.info.bytes;
+    const bool lent = Lend(lane, block);
+    if (!lent && !IsWorthACopy(lane)) return;
+    Send(lane, block, lent);
     lane.ready.pop_front();
   }
   if (lane.over) EndLane(lane);
+}
+
+// Who shares memory and does not read is not sent copies ahead: only a lane's first block, and the rest of a group, of which its loop cannot
+// take a part.
+bool WorkerCore::State::IsWorthACopy(const OpenLane& lane) const {
+  const Consumer& consumer = consumers_.at(lane.consumer());
+  const bool in_group = lane.rows % jobs_.at(lane.open.job).group_rows != 0;
+  return consumer.loan == 0 || consumer.reads || lane.uncredited == 0 || lane.waits || in_group;
+}
+
+void WorkerCore::State::Send(OpenLane& lane, const BlockToken& block, bool lent) {
+  const HolderId charged = lent ? LoanOf(consumers_.at(lane.consumer())) : HolderOf(lane.no);
+  Do(SendBlock{lane.session, lane.stream, block.handle, lent ? Handover::kLend : Handover::kCopy});
+  sent_.emplace(block.handle, SentBlock{charged, block.charge, lane.consumer(), lane.no, lent});
+  --ready_blocks_;
+  lane.credit -= static_cast<int64_t>(block.info.bytes);
+  lane.uncredited += block.info.bytes;
+  lane.waits = false;
+  lane.open.urgent = false;  // it has what it waited for
+  lane.rows += block.info.rows;
+  rows_ += block.info.rows;
+  bytes_ += block.info.bytes;
+}
+
+// Not while a lane waits for room: what is lent comes home then, and is copied until there is enough.
+bool WorkerCore::State::Lend(const OpenLane& lane, const BlockToken& block) {
+  Consumer& consumer = consumers_.at(lane.consumer());
+  if (consumer.loan == 0 || !wait_room_.empty()) return false;
+  const uint64_t first = kFirstLent * std::max(block.charge, lane.reserve);
+  const uint64_t share = budget_.ahead_share() / std::max(jobs_.at(consumer.job).consumers, 1U);
+  if (consumer.lent + block.charge > (consumer.reads ? std::max(share, first) : first)) return false;
+  if (!budget_.MoveAhead(HolderOf(lane.no), LoanOf(consumer), block.charge)) return false;
+  consumer.lent += block.charge;
+  return true;
 }
 
 void WorkerCore::State::EndLane(OpenLane& lane) {

@@ -19,14 +19,17 @@ namespace penstock::worker {
 
 enum class LaneNo : uint64_t {};  // an open lane of this worker; 0 is none
 
-inline constexpr uint32_t kAlwaysLent = 2;  // blocks on a consumer's own account
+inline constexpr uint64_t kFirstLent = 2;  // blocks, to a consumer that has let go of none: its loop may hold one while it waits for the next
 
 // What one reader on one session does here.
 struct Consumer {
+  JobId job{};  // of its lanes
   uint32_t lanes = 0;
-  uint64_t bytes = 0;  // ready or sent, and no credit came back yet; rooms of steps under way included
-  bool reads = false;  // it let go of a block at least once
-  uint64_t loan = 0;   // names the holder of two blocks that it is lent; 0: it has no lane that lends
+  uint64_t bytes = 0;      // ready or sent, and no credit came back yet; rooms of steps under way included
+  bool reads = false;      // it let go of a block at least once
+  uint64_t loan = 0;       // names the holder of what it is lent; 0: it has no lane that lends
+  uint64_t lent = 0;       // bytes, also of lanes that are closed
+  TimePoint idle_since{};  // without lanes
 };
 using ConsumerKey = std::pair<SessionId, ConsumerId>;
 
@@ -78,8 +81,9 @@ struct Job {
   Generation generation{};
   uint64_t group_rows = 1;
   uint64_t state_bytes = 0;
-  uint64_t largest = 0;  // allocation seen
-  uint32_t lanes = 0;    // open
+  uint64_t largest = 0;    // allocation seen
+  uint32_t lanes = 0;      // open
+  uint32_t consumers = 0;  // that have lanes open
   uint32_t runs = 0;
   std::map<LaneKey, Cursor> ended;  // of lanes read in ranges: where they end
 };
@@ -95,6 +99,7 @@ struct SentBlock {
   uint64_t charge = 0;
   ConsumerKey consumer;
   LaneNo lane{};
+  bool lent = false;
 };
 
 class WorkerCore::State {
@@ -148,8 +153,10 @@ class WorkerCore::State {
   void Refuse(OpenLane& lane, Status why);
   void Fail(OpenLane& lane, Status why);
   void CloseLane(LaneNo no);
+  void JoinConsumer(const OpenLane& lane);
+  void LeaveConsumer(const OpenLane& lane);
+  void ForgetIdleConsumers();
   uint64_t ReserveOf(const Job& job) const;
-  uint64_t LoanReserveFor(const OpenLane& lane) const;
 
   // core_runs.cc: making and sending blocks
   bool Wants(const OpenLane& lane) const;
@@ -164,6 +171,9 @@ class WorkerCore::State {
   void OnStepFailed(Run& run, const Status& error);
   void OnAbandoned(Run& run, const StepOutcome& outcome);
   void Flush(OpenLane& lane);
+  bool IsWorthACopy(const OpenLane& lane) const;
+  void Send(OpenLane& lane, const BlockToken& block, bool lent);
+  bool Lend(const OpenLane& lane, const BlockToken& block);
   void EndLane(OpenLane& lane);
   void StopRun(TaskId task);
   void Discard(OpenLane& lane);

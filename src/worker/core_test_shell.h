@@ -28,7 +28,15 @@ class TestShell {
   explicit TestShell(CoreOptions options) : budget_(options.memory), core_(std::move(options)) {}
 
   struct Stream {
-    std::deque<std::pair<BlockHandle, uint64_t>> got;  // blocks and bytes that the consumer has not let go
+    struct Got {
+      BlockHandle handle{};
+      uint64_t bytes = 0;
+      bool lent = false;  // else it is a copy
+    };
+    std::deque<Got> got;  // blocks that the consumer has not let go
+    uint64_t lent() const {
+      return static_cast<uint64_t>(std::count_if(got.begin(), got.end(), [](const Got& block) { return block.lent; }));
+    }
     uint64_t rows = 0;
     std::vector<Seq> seqs;
     std::optional<msg::LaneEnded> ended;
@@ -55,8 +63,9 @@ class TestShell {
     Tell(StepDone{step.task, Make(step), 0});
     return true;
   }
+  // Until nothing is left to do: all steps done, all copies written.
   void Settle() {
-    for (int i = 0; StepOnce(); ++i) ASSERT_LT(i, 100'000) << "steps without end";
+    for (int i = 0; WriteOnce() || StepOnce(); ++i) ASSERT_LT(i, 100'000) << "steps without end";
   }
   void Pass(Duration time) {
     const TimePoint until = now_ + time;
@@ -80,22 +89,19 @@ class TestShell {
   bool ReadOne(uint64_t session, uint32_t stream) {
     Stream& s = at(session, stream);
     if (s.got.empty()) return false;
-    const auto [handle, bytes] = s.got.front();
+    const Stream::Got block = s.got.front();
     s.got.pop_front();
-    blocks_.erase(handle);
-    Tell(BlockFreed{handle});
-    Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, msg::Credit{.bytes = bytes, .freed = {}}});
+    if (block.lent) Free(block.handle);
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, msg::Credit{.bytes = block.bytes, .freed = {}}});
     return true;
   }
   void Leave(uint64_t session) {
     Tell(SessionClosed{SessionId{session}});
     for (auto& [key, s] : streams_) {
       if (key.first != session) continue;
-      for (const auto& [handle, bytes] : s.got) {
-        blocks_.erase(handle);
-        Tell(BlockFreed{handle});
+      for (const auto& block : std::exchange(s.got, {})) {
+        if (block.lent) Free(block.handle);
       }
-      s.got.clear();
     }
   }
 
@@ -146,7 +152,20 @@ class TestShell {
     const Seq seq = blocks_.at(a.handle);
     s.seqs.push_back(seq);
     ++s.rows;
-    s.got.emplace_back(a.handle, row_bytes({}, seq));
+    const bool lent = a.how == Handover::kLend;
+    s.got.push_back({a.handle, row_bytes({}, seq), lent});
+    if (!lent) writing_.push_back(a.handle);
+  }
+  bool WriteOnce() {
+    if (writing_.empty()) return false;
+    const BlockHandle handle = writing_.front();
+    writing_.pop_front();
+    Free(handle);
+    return true;
+  }
+  void Free(BlockHandle handle) {
+    EXPECT_EQ(blocks_.erase(handle), 1U) << "freed twice";
+    Tell(BlockFreed{handle});
   }
   void Do(const ReleaseBlock& a) { EXPECT_EQ(blocks_.erase(a.handle), 1U) << "released twice"; }
   void Do(const FetchJob& a) {
@@ -186,6 +205,7 @@ class TestShell {
   std::map<TaskId, Task> tasks_;
   std::vector<StepLane> queue_;
   std::deque<Event> later_;
+  std::deque<BlockHandle> writing_;
   std::optional<TimePoint> timer_;
   uint64_t handles_ = 0;
 

@@ -61,7 +61,7 @@ struct StepDone {
   uint64_t state_bytes = 0;  // LaneRun::state_bytes
 };
 
-// The memory of a block that was sent is home again: written to the socket, let go by the consumer, or its session is over.
+// The memory of a block that was sent is home again: copied to the socket, let go by the consumer, or its session is over.
 // Once for each SendBlock, never for ReleaseBlock.
 struct BlockFreed {
   BlockHandle handle{};
@@ -91,6 +91,7 @@ struct SendBlock {  // BlockFreed follows, also where the session is gone
   SessionId session{};
   StreamId stream{};
   BlockHandle handle{};
+  Handover how = Handover::kLend;
 };
 struct ReleaseBlock {  // of a block that was never sent: its memory is free at once
   BlockHandle handle{};

@@ -115,7 +115,7 @@ void Shell::Do(SendToConsumer& action) {
 void Shell::Do(SendBlock& action) {
   auto block = blocks_.extract(action.handle);
   const auto session = sessions_.find(action.session);
-  if (session != sessions_.end()) session->second->SendBlock(action.stream, std::move(block.mapped()));
+  if (session != sessions_.end()) session->second->SendBlock(action.stream, std::move(block.mapped()), action.how);
 }
 
 void Shell::Do(ReleaseBlock& action) { blocks_.erase(action.handle); }
