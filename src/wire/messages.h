@@ -117,8 +117,8 @@ struct Joined {
   uint32_t places = 0;     // strict: ring places
   Even even = Even::kUneven;
   bool undecided = false;  // an earlier incarnation delivered rows: nothing is granted until a beat says `begun`, or Restore comes
-  std::string base;        // the position (plan/position.h) that this generation began with; "": the job's start
-  std::string position;    // strict: where this consumer begins; "": at `base`
+  std::string base{};      // the position (plan/position.h) that this generation began with; "": the job's start
+  std::string position{};  // strict: where this consumer begins; "": at `base`
   friend bool operator==(const Joined&, const Joined&) = default;
 };
 
