@@ -34,12 +34,13 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
   }
   std::visit([this](const auto& what) { Apply(what); }, event);
   if (phase_ == Phase::kJoining) JoinIfDue();
-  if (phase_ == Phase::kReading) {
+  if (phase_ == Phase::kReading && strict()) FollowRing();
+  if (phase_ == Phase::kReading && !strict()) {
     OpenLanes();
     FeedStarved();
     TellWaits();
-    BeatIfDue();
   }
+  if (phase_ == Phase::kReading) BeatIfDue();
   if (phase_ == Phase::kJoining || phase_ == Phase::kReading) SetTimerIfChanged();
 }
 
@@ -73,6 +74,7 @@ void ClientCore::Apply(const msg::Joined& joined) {
   Do(action::JoinedJob{joined});
   Do(action::ShelfLease{lease_until_});
   TakeWorkers(joined.workers);
+  if (strict()) SetRingStart(joined);
   beat_now_ = true;
 }
 
@@ -109,6 +111,10 @@ void ClientCore::Apply(const msg::BeatReply& reply) {
   AnswerRevokes(reply);
   // After the removals: a lease renews only what is still its own.
   RenewLease(reply);
+  if (strict()) {
+    if (reply.started && !ring_ && ring_start_) BeginRing();
+    return;
+  }
   if (reply.end && reply.epoch == epoch_ && !epoch_ended_) {
     epoch_ended_ = true;
     Do(action::ShelfEndEpoch{epoch_});
@@ -206,6 +212,7 @@ void ClientCore::RemoveLane(Lanes::iterator lane) {
 void ClientCore::Apply(const Progress& progress) {
   loop_waits_ = progress.waiting;
   totals_ = progress.totals;
+  if (progress.ring) ring_mark_ = *progress.ring;
   for (const Mark& mark : progress.marks) ApplyMark(mark);
   for (const Handle handle : progress.passed) LetGo(handle);
 }
@@ -241,6 +248,7 @@ void ClientCore::Apply(const event::StartEpoch& start) {
   epoch_ = start.epoch;
   epoch_ended_ = false;
   gone_.clear();
+  if (strict()) return NextRing();
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
     CloseStream(lane, true);
     lane->second.leaving = true;
@@ -255,6 +263,7 @@ void ClientCore::Apply(const event::Close&) {
   }
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
   for (const WorkerId worker : workers_.Linked()) Do(action::CloseWorker{worker});
+  ring_.reset();
   for (auto& [handle, block] : blocks_) {
     if (!std::exchange(block.released, true)) Do(action::Release{handle});
   }
@@ -270,6 +279,10 @@ ClientCore::News ClientCore::CurrentNews() const {
   News news;
   news.epoch = epoch_;
   news.finishes = finishes_made_;
+  if (strict()) {
+    news.idle = ring_mark_.ended;
+    return news;
+  }
   uint32_t live = 0;
   uint64_t left = 0;
   for (const auto& [name, lane] : lanes_) {
@@ -323,13 +336,18 @@ msg::Beat ClientCore::MakeBeat(const News& news) {
   beat.rows = totals_.rows;
   beat.bytes = arrived_bytes_;
   beat.wait_ns = static_cast<uint64_t>(totals_.waited.count());
+  if (strict()) {
+    beat.batches = ring_mark_.batches;
+    beat.ready_batches = ring_mark_.ready;
+    beat.position = RingPositionText();
+  }
   return beat;
 }
 
 std::vector<msg::Hold> ClientCore::Holds() const {
   std::vector<msg::Hold> holds;
   for (const auto& [name, lane] : lanes_) {
-    if (lane.dropped) continue;
+    if (lane.dropped || strict()) continue;  // the ring is shared by rule
     const bool open = lane.state == LaneState::kOpen || lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff;
     holds.push_back({name.lane, name.from, name.fence, lane.mark.asked, open, lane.mark.left_rows});
   }
@@ -374,6 +392,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::ShelfLease& a) const { return shelf.SetLease(a.until), true; }
     bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
+    bool operator()(const action::ShelfWhole& a) const { return shelf.PutBatch(a.batch), true; }
     bool operator()(const action::ShrinkTail&) const { return false; }
     bool operator()(const action::SendDispatcher&) const { return false; }
     bool operator()(const action::ConnectWorker&) const { return false; }

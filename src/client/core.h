@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "client/credit.h"
+#include "client/ring_reader.h"
 #include "client/shelf.h"
 #include "client/workers.h"
 #include "penstock/ids.h"
@@ -54,7 +55,7 @@ struct WorkerDraining {
 };
 struct LaneSays {
   LaneStream stream{};
-  std::variant<msg::LaneEnded, msg::LaneFailed, msg::Refused> what;
+  std::variant<msg::LaneEnded, msg::LaneFailed, msg::Refused, msg::Groups> what;
 };
 struct BlockArrived {  // checked against the spec
   LaneStream stream{};
@@ -86,7 +87,7 @@ struct ConnectWorker {
 struct CloseWorker {  // this reader has no more use for the session
   WorkerId worker{};
 };
-struct SendWorker {  // Open, Credit or CloseLane
+struct SendWorker {  // Open, Credit, Take or CloseLane
   WorkerId worker{};
   LaneStream stream{};
   Message message;
@@ -110,6 +111,9 @@ struct ShelfPut {
 struct ShelfEnd {
   GrantName grant;
   Cursor end;
+};
+struct ShelfWhole {  // strict
+  ShelfBatch batch;
 };
 struct ShrinkTail {  // copy what is left of the grant out of its block, if that is worth it (Shelf::ThinTail)
   GrantName grant;
@@ -135,8 +139,8 @@ struct SetTimer {  // one timer; a later one replaces it
 }  // namespace action
 
 using ClientAction = std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob,
-                                  action::ShelfAdd, action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShrinkTail, action::ShelfRemove,
-                                  action::ShelfLease, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
+                                  action::ShelfAdd, action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfWhole, action::ShrinkTail,
+                                  action::ShelfRemove, action::ShelfLease, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;
@@ -193,6 +197,10 @@ class ClientCore {
     bool dropped = false;      // the dispatcher does not list it any more: no Finish
     std::set<WorkerId> tried;  // refused or failed, until the backoff clears them
     TimePoint retry_at{};
+    bool waited = false;      // strict: nothing can be delivered before it says more
+    Cursor opened_at;         // strict: its stream tells of groups from here on
+    Cursor passed;            // strict: as the stream was told…
+    std::set<Cursor> wanted;  // …and what it was asked for
     uint32_t attempts = 0;
     Status last_error;
     Status permanent;  // one worker's word; another's makes it true
@@ -261,6 +269,7 @@ class ClientCore {
   void OpenLanes();
   void Place(Lanes::iterator lane);
   void OpenOn(Lanes::iterator lane, WorkerId worker);
+  std::string WordsOf(const GrantName& name, const Lane& lane) const;
   void CloseStream(Lanes::iterator lane, bool tell);
   void Reopen(Lanes::iterator lane);
   void LaneTrouble(Lanes::iterator lane, Status error);
@@ -271,6 +280,22 @@ class ClientCore {
   uint64_t RoomFor(const Lane& lane) const;
   void LetGo(Handle handle);
   Lanes::iterator ByStream(LaneStream stream);
+
+  // core_ring.cc: strict
+  bool strict() const { return job_.mode == Mode::kStrict; }
+  void SetRingStart(const msg::Joined& joined);
+  void BeginRing();
+  void NextRing();
+  void FollowRing();
+  void KeepRingLanes(const std::vector<RingReader::Need>& needs);
+  void PlaceRingLanes(const std::vector<RingReader::Need>& needs);
+  void AskForGroups();
+  void DeliverWhole();
+  void GroupsTold(Lanes::iterator lane, const msg::Groups& groups);
+  void GroupArrived(Lanes::iterator lane, const ShelfBlock& block);
+  void RingTrouble(Lanes::iterator lane, Status error);
+  GrantName RingLane(LaneId lane) const { return {{epoch_, ReplicaId{}, lane}, 0, Fence{}}; }
+  std::string RingPositionText() const;
 
   template <class A>
   void Do(A action) {
@@ -307,6 +332,10 @@ class ClientCore {
   std::map<GrantName, Cursor> gone_;  // taken away: where to go on if their rows come back
   std::map<Handle, BlockOut> blocks_;
   WorkerBook workers_;
+  std::optional<RingReader> ring_;  // strict, once all consumers have joined
+  std::optional<RingPosition> ring_start_;
+  uint64_t ring_first_ = 0;  // the batch of step 0
+  RingMark ring_mark_;
   uint64_t largest_block_ = 0;
   uint64_t arrived_bytes_ = 0;
   uint64_t released_bytes_ = 0;  // let go of here and not freed yet: the loop holds them

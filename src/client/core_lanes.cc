@@ -114,7 +114,9 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   streams_[lane.stream] = at->first;
   lane.credit.outstanding = 0;
   lane.told_waits = false;
-  const uint64_t credit = std::max<uint64_t>(RoomFor(lane), 1);
+  lane.passed = {};
+  lane.wanted.clear();
+  const uint64_t credit = strict() ? 0 : std::max<uint64_t>(RoomFor(lane), 1);
   lane.credit.outstanding = static_cast<int64_t>(credit);
   msg::Open open;
   open.job = job_.job;
@@ -123,7 +125,8 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   open.fence = at->first.fence;
   open.consumer = job_.consumer;
   open.credit = credit;
-  open.urgent = loop_waits_;
+  open.urgent = loop_waits_ && (!strict() || lane.waited);
+  open.by_group = strict();
   Do(action::SendWorker{worker, lane.stream, std::move(open)});
   Do(action::ShelfOpen{at->first, true});
 }
@@ -149,6 +152,7 @@ ClientCore::Lanes::iterator ClientCore::ByStream(LaneStream stream) {
 void ClientCore::Apply(const event::LaneSays& says) {
   const auto lane = ByStream(says.stream);
   if (lane == lanes_.end()) return;
+  if (const auto* groups = std::get_if<msg::Groups>(&says.what)) return GroupsTold(lane, *groups);
   if (const auto* ended = std::get_if<msg::LaneEnded>(&says.what)) return LaneOver(lane, *ended);
   const auto* failed = std::get_if<msg::LaneFailed>(&says.what);
   Status error = failed != nullptr ? failed->error : std::get<msg::Refused>(says.what).error;
@@ -201,6 +205,7 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
   counts_.held_bytes += info.bytes;
   arrived_bytes_ += info.bytes;
   largest_block_ = std::max(largest_block_, info.bytes);
+  if (strict()) return GroupArrived(at, arrived.block);
   lane.credit.outstanding -= static_cast<int64_t>(info.bytes);
   lane.credit.held += info.bytes;
   if (info.first > lane.arrived || info.end.seq > lane.to) {
@@ -236,6 +241,7 @@ void ClientCore::Apply(const event::Freed& freed) {
   blocks_.erase(block);
   counts_.held_bytes -= out.bytes;
   if (out.released) released_bytes_ -= out.bytes;
+  if (strict()) return;
   const auto lane = lanes_.find(out.grant);
   // A grant that went and came back does not hold what came before.
   if (lane != lanes_.end()) lane->second.credit.held -= std::min(lane->second.credit.held, out.bytes);
@@ -306,27 +312,40 @@ void ClientCore::TellWaits() {
 
 bool ClientCore::Expects(LaneStream stream) const {
   const auto name = streams_.find(stream);
-  return name == streams_.end() || lanes_.at(name->second).credit.outstanding > 0;
+  if (name == streams_.end()) return true;
+  const Lane& lane = lanes_.at(name->second);
+  return strict() ? !lane.wanted.empty() : lane.credit.outstanding > 0;
 }
 
 // ---- words
 
 std::string ClientCore::WaitingFor() const {
   if (phase_ == Phase::kJoining) return waiting_for_.empty() ? "the dispatcher's answer to the join" : waiting_for_;
-  std::string words;
-  for (const auto& [name, lane] : lanes_) {
-    if (lane.leaving || lane.state == LaneState::kEnded || lane.mark.ready_groups > 0) continue;
-    const std::string what = ToString(name.lane);
-    if (lane.state == LaneState::kOpen) return what + " from " + workers_.Name(lane.worker);
-    if (lane.state == LaneState::kConnecting) return workers_.Name(lane.worker) + " to take " + what;
-    const std::string why = lane.last_error.ok() ? "" : " (" + lane.last_error.message() + ")";
-    words = lane.state == LaneState::kBackoff ? "a worker that takes " + what + why
-            : workers_.Any(lane.pinned)       ? "a worker for " + what + why
-                                              : "a worker to be there" + why;
+  if (ring_) {
+    const auto waits_for = ring_->WaitsFor();
+    const auto lane = waits_for ? lanes_.find(RingLane(*waits_for)) : lanes_.end();
+    if (lane != lanes_.end()) return WordsOf(lane->first, lane->second);
   }
-  if (!words.empty()) return words;
+  const Lanes::value_type* unplaced = nullptr;
+  for (const auto& item : lanes_) {
+    const Lane& lane = item.second;
+    if (lane.leaving || lane.state == LaneState::kEnded || lane.mark.ready_groups > 0) continue;
+    if (lane.state == LaneState::kOpen || lane.state == LaneState::kConnecting) return WordsOf(item.first, lane);
+    unplaced = &item;
+  }
+  if (unplaced != nullptr) return WordsOf(unplaced->first, unplaced->second);
   if (!dispatcher_up_) return waiting_for_.empty() ? "the dispatcher" : waiting_for_;
   return waiting_for_.empty() ? "a grant from the dispatcher" : waiting_for_;
+}
+
+// What a lane waits for.
+std::string ClientCore::WordsOf(const GrantName& name, const Lane& lane) const {
+  const std::string what = ToString(name.lane);
+  if (lane.state == LaneState::kOpen) return what + " from " + workers_.Name(lane.worker);
+  if (lane.state == LaneState::kConnecting) return workers_.Name(lane.worker) + " to take " + what;
+  const std::string why = lane.last_error.ok() ? "" : " (" + lane.last_error.message() + ")";
+  if (lane.state == LaneState::kBackoff) return "a worker that takes " + what + why;
+  return (workers_.Any(lane.pinned) ? "a worker for " + what : "a worker to be there") + why;
 }
 
 }  // namespace penstock

@@ -39,7 +39,7 @@ class CoreShell {
     for (ClientAction& action : actions.list) Perform(action);
     const Progress progress = shelf_.TakeProgress();
     const bool waited = std::exchange(waiting_, progress.waiting);
-    if (!progress.marks.empty() || !progress.passed.empty() || (progress.waiting && !waited)) Do(progress);
+    if (!progress.marks.empty() || !progress.passed.empty() || progress.ring || (progress.waiting && !waited)) Do(progress);
     while (!freed_.empty()) {
       const Handle handle = freed_.front();
       freed_.pop_front();

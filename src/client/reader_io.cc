@@ -115,7 +115,7 @@ void ReaderIo::On(const ClientEvent& event) {
 void ReaderIo::TakeProgress() {
   const Progress progress = shelf_.TakeProgress();
   const bool waited_before = std::exchange(waiting_told_, progress.waiting);
-  if (!progress.marks.empty() || !progress.passed.empty() || (progress.waiting && !waited_before)) On(progress);
+  if (!progress.marks.empty() || !progress.passed.empty() || progress.ring || (progress.waiting && !waited_before)) On(progress);
 }
 
 void ReaderIo::TakeFreed() {
@@ -137,6 +137,7 @@ bool ReaderIo::ExpectsBlock(StreamId stream) const { return core_.Expects(stream
 void ReaderIo::OnLaneMessage(WorkerId /*worker*/, StreamId stream, Message message) {
   if (auto* ended = std::get_if<msg::LaneEnded>(&message)) return On(event::LaneSays{stream, std::move(*ended)});
   if (auto* failed = std::get_if<msg::LaneFailed>(&message)) return On(event::LaneSays{stream, std::move(*failed)});
+  if (auto* groups = std::get_if<msg::Groups>(&message)) return On(event::LaneSays{stream, std::move(*groups)});
   if (auto* refused = std::get_if<msg::Refused>(&message)) return On(event::LaneSays{stream, std::move(*refused)});
 }
 

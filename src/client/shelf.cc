@@ -172,6 +172,7 @@ void Shelf::Fail(Status status) {
 void Shelf::Close() {
   std::lock_guard lock(mutex_);
   closed_ = true;
+  EndRing();
   while (!lanes_.empty()) RemoveLocked(lanes_.begin());
   News();
 }
@@ -185,6 +186,7 @@ void Shelf::BeginEpoch(Epoch epoch) {
     AskLocked();
     epoch_ = epoch;
     end_ = false;
+    EndRing();
     while (!lanes_.empty()) RemoveLocked(lanes_.begin());
     told = told || !HasProgress();
   }
@@ -202,7 +204,7 @@ Mark Shelf::MarkOf(const GrantName& grant, const Lane& lane) const {
   return mark;
 }
 
-bool Shelf::HasProgress() const { return !dirty_.empty() || !last_marks_.empty() || !passed_.empty() || (waiting_ && !waiting_told_); }
+bool Shelf::HasProgress() const { return ring_moved_ || !dirty_.empty() || !last_marks_.empty() || !passed_.empty() || (waiting_ && !waiting_told_); }
 
 Progress Shelf::TakeProgress() {
   std::lock_guard lock(mutex_);
@@ -218,6 +220,7 @@ Progress Shelf::TakeProgress() {
   last_marks_.clear();
   progress.passed = std::exchange(passed_, {});
   progress.waiting = waiting_told_ = waiting_;
+  if (std::exchange(ring_moved_, false)) progress.ring = ring_;
   progress.totals = totals_;
   return progress;
 }

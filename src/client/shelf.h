@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -23,6 +24,7 @@
 #include "penstock/ids.h"
 #include "penstock/layout.h"
 #include "penstock/status.h"
+#include "plan/ring_position.h"
 #include "wire/block.h"
 
 namespace penstock {
@@ -55,6 +57,23 @@ struct Slice {
   Cursor end;  // after the last; where the lane goes on
 };
 
+// A whole batch of a strict job.
+struct ShelfBatch {
+  uint64_t step = 0;  // in this generation's part of the epoch
+  std::vector<Slice> slices;
+  std::vector<Handle> passed;                 // no later batch has rows of these
+  std::shared_ptr<const RingPosition> after;  // where the job stands when every consumer has this step
+};
+
+// Where the loop of a strict job is.
+struct RingMark {
+  std::shared_ptr<const RingPosition> received;  // after the last batch that it was handed; null: none yet…
+  std::shared_ptr<const RingPosition> asked;     // …and it came back for more
+  uint64_t batches = 0;                          // of this epoch, handed out
+  uint64_t ready = 0;                            // on the shelf
+  bool ended = false;                            // the loop was told the epoch's end
+};
+
 // Where the loop is in a grant.
 struct Mark {
   GrantName grant;
@@ -75,9 +94,10 @@ struct ShelfTotals {
 
 // What happened since the last look.
 struct Progress {
-  std::vector<Mark> marks;     // the newest of each grant that moved
-  std::vector<Handle> passed;  // no later batch has rows of these: they may be let go of
-  bool waiting = false;        // the loop waits for a batch, and nothing came since
+  std::vector<Mark> marks;       // the newest of each grant that moved
+  std::vector<Handle> passed;    // no later batch has rows of these: they may be let go of
+  bool waiting = false;          // the loop waits for a batch, and nothing came since
+  std::optional<RingMark> ring;  // strict: where it moved to
   ShelfTotals totals;
 };
 
@@ -107,6 +127,8 @@ class Shelf {
   std::optional<Slice> ThinTail(const GrantName& grant) const;
   // Puts a copy of that rest in its place. False: the loop took of it meanwhile, and the copy is not needed.
   bool ReplaceTail(const Slice& tail, ShelfBlock copy);
+  // Strict: batches come whole, in order.
+  void PutBatch(ShelfBatch batch);
   // Never delivered from again; its last mark says where it stood.
   void Remove(const GrantName& grant);
   void SetLease(TimePoint deliver_until);
@@ -154,6 +176,8 @@ class Shelf {
   };
 
   Taken NextLocked();
+  std::vector<Slice> TakeWhole();
+  void EndRing();
   void AskLocked();
   std::vector<Slice> TryBatch();
   std::vector<Slice> TryRun();
@@ -190,6 +214,10 @@ class Shelf {
   bool closed_ = false;
   Status failure_;
   ShelfTotals totals_;
+
+  std::deque<ShelfBatch> whole_;  // strict: batches to hand out
+  RingMark ring_;
+  bool ring_moved_ = false;
 
   Lanes lanes_;
   std::deque<GrantName> rotation_;  // lanes that have or may get full groups, the next to take from first

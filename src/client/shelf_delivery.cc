@@ -47,6 +47,10 @@ void Shelf::CountWait(bool waits) {
 }
 
 void Shelf::AskLocked() {
+  if (ring_.asked != ring_.received) {
+    ring_.asked = ring_.received;
+    ring_moved_ = true;
+  }
   const std::set<GrantName> delivered = std::exchange(unasked_, {});
   for (const GrantName& grant : delivered) {
     auto lane = lanes_.find(grant);
@@ -84,15 +88,20 @@ Shelf::Taken Shelf::NextLocked() {
     return batch;
   }
   if (!failure_.ok()) return failure_;
-  if (AtEnd()) return EpochEnd{};
+  if (AtEnd()) {
+    ring_moved_ = ring_moved_ || !std::exchange(ring_.ended, true);
+    return EpochEnd{};
+  }
   return Wait{leased ? Wait::For::kData : Wait::For::kLease, version_};
 }
 
 bool Shelf::AtEnd() const {
-  return end_ && std::all_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.end && item.second.left == 0; });
+  return end_ && whole_.empty() &&
+         std::all_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.end && item.second.left == 0; });
 }
 
 std::vector<Slice> Shelf::TryBatch() {
+  if (!whole_.empty()) return TakeWhole();
   if (batch_ == 0) return TryRun();
   std::vector<Slice> batch = TryGroups();
   if (batch.empty()) batch = TryTails();

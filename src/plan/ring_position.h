@@ -23,11 +23,11 @@ struct RingPosition {
   };
 
   Epoch epoch{};
-  uint64_t turn = 0;        // groups taken in this epoch: batch g begins at turn g * mix
-  uint32_t place = 0;       // whose turn it is
-  uint32_t next_lane = 0;   // lanes from here on have not had a place yet
-  std::vector<Place> ring;  // empty at turn 0 and next lane 0: the epoch has not begun
-  std::vector<Tail> tails;  // first come first
+  uint64_t turn = 0;          // groups taken in this epoch: batch g begins at turn g * mix
+  uint32_t place = 0;         // whose turn it is
+  uint32_t next_lane = 0;     // lanes from here on have not had a place yet
+  std::vector<Place> ring{};  // empty at turn 0 and next lane 0: the epoch has not begun
+  std::vector<Tail> tails{};  // first come first
 
   bool begun() const { return turn > 0 || next_lane > 0 || !ring.empty(); }
   friend bool operator==(const RingPosition&, const RingPosition&) = default;
