@@ -5,6 +5,7 @@
 #include "base/constants.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
+#include "dispatcher/terms.h"
 
 namespace penstock::dispatcher {
 namespace {
@@ -43,23 +44,54 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   consumer.heard = now_;
   consumer.session = session;
   if (std::exchange(consumer.expired, false)) changes.members.insert(consumer.id);
+  if (consumer.undecided && beat.begun) {
+    if (Status status = Begin(*job, consumer, changes); !status.ok()) {
+      Fail(session, request, std::move(status));
+      RemoveMember(*job, consumer.id, false, changes);
+      return Record(*job, changes);
+    }
+  }
   if (beat.serial > consumer.serial) {
     consumer.serial = beat.serial;
-    if (beat.epoch > consumer.epoch) MoveOn(*job, consumer, beat.epoch, changes);
-    ApplyFinishes(*job, consumer, beat.finished, changes);
-    ApplyHolds(*job, consumer, beat.holds);
-    consumer.want = beat.want;
-    consumer.idle = beat.idle;
-    consumer.tail_rows = beat.tail_rows;
-    consumer.rows = beat.rows;
-    consumer.bytes = beat.bytes;
-    consumer.wait_ns = beat.wait_ns;
+    if (!consumer.undecided) ApplyBeat(*job, consumer, beat, changes);
   }
   dispatcher::Settle(*job, now_, changes);
   Record(*job, changes);
   consumer.news = false;
   Reply(session, request, MakeReply(*job, consumer));
   SendNews(*job);
+}
+
+void DispatcherCore::Impl::ApplyBeat(Job& job, Consumer& consumer, const msg::Beat& beat, Changes& changes) {
+  NoteDelivered(job, consumer, beat, changes);
+  if (beat.epoch > consumer.epoch) MoveOn(job, consumer, beat.epoch, changes);
+  ApplyFinishes(job, consumer, beat.finished, changes);
+  ApplyHolds(job, consumer, beat.holds);
+  consumer.want = beat.want;
+  consumer.idle = beat.idle;
+  consumer.tail_rows = beat.tail_rows;
+  consumer.rows = beat.rows;
+  consumer.bytes = beat.bytes;
+  consumer.wait_ns = beat.wait_ns;
+  consumer.batches = beat.batches;
+  consumer.ready_batches = beat.ready_batches;
+  if (job.mode != Mode::kStrict) return;
+  const bool ended = beat.idle && beat.epoch == consumer.epoch;
+  if (consumer.position == beat.position && consumer.ended == ended) return;
+  consumer.position = beat.position;
+  consumer.ended = ended;
+  changes.members.insert(consumer.id);
+}
+
+// Who is started anew at an index that has delivered must say what becomes of that.
+void DispatcherCore::Impl::NoteDelivered(Job& job, const Consumer& consumer, const msg::Beat& beat, Changes& changes) {
+  if (job.consumers == 0 || job.delivered.contains(consumer.index)) return;
+  bool delivered = beat.batches > 0 || beat.epoch > consumer.epoch;
+  for (const msg::Hold& hold : beat.holds) delivered = delivered || hold.asked.seq > hold.grant_from;
+  for (const msg::Finish& finish : beat.finished) delivered = delivered || finish.upto.seq > finish.grant_from;
+  if (!delivered) return;
+  job.delivered.insert(consumer.index);
+  changes.job = true;
 }
 
 // By `break`, or after its END: what it still holds of earlier epochs it shall give back.
@@ -129,7 +161,7 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, const Consumer& c
   reply.generation = job.generation;
   reply.lease_ms = static_cast<uint32_t>(std::chrono::milliseconds(kClientLease).count());
   for (const auto& [epoch, state] : job.open) {
-    const EpochState::Holder* holder = state.Find(consumer.id);
+    const EpochState::Holder* holder = consumer.undecided ? nullptr : state.Find(consumer.id);
     if (holder == nullptr) continue;
     for (const auto& [name, held] : *holder) {
       reply.grants.push_back(ToGrant(name, held));
@@ -137,7 +169,8 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, const Consumer& c
     }
   }
   reply.epoch = consumer.epoch;
-  reply.end = consumer.ended || consumer.epoch < job.first_open;
+  reply.end = !consumer.undecided && (consumer.ended || consumer.epoch < job.first_open);
+  reply.started = job.mode != Mode::kStrict || job.started;
   reply.epoch_done = consumer.epoch < job.first_open;
   reply.workers = WorkerList();
   reply.waiting_for = WaitingFor(job, consumer, now_, reply.workers.size());
@@ -152,7 +185,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     ApplyFinishes(job->second, consumer, leave.finished, changes);
     ApplyHolds(job->second, consumer, leave.holds);
     Log(consumer.name + " left job '" + job->second.name + "'");
-    RemoveMember(job->second, leave.consumer, changes);
+    RemoveMember(job->second, leave.consumer, false, changes);
     dispatcher::Settle(job->second, now_, changes);
     Record(job->second, changes);
     SendNews(job->second);
@@ -160,8 +193,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   Reply(session, request, msg::Done{});
 }
 
-void DispatcherCore::Impl::RemoveMember(Job& job, ConsumerId id, Changes& changes) {
-  GiveBackAll(job, id, false, changes);
+void DispatcherCore::Impl::RemoveMember(Job& job, ConsumerId id, bool doubtful, Changes& changes) {
+  GiveBackAll(job, id, doubtful, changes);
   job.members.erase(id);
   changes.members.insert(id);
 }
@@ -170,18 +203,24 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
   Changes changes;
   std::vector<ConsumerId> forget;
   for (auto& [id, consumer] : job.members) {
-    if (consumer.expired && now_ - consumer.heard > kForgetExpired) forget.push_back(id);
-    if (consumer.expired || now_ - consumer.heard <= kDispatcherLease) continue;
+    const bool over = now_ - consumer.heard > kDispatcherLease;
+    if (over && (consumer.undecided || (consumer.expired && !job.holds() && now_ - consumer.heard > kForgetExpired))) forget.push_back(id);
+    if (!over || consumer.expired || consumer.undecided) continue;
     consumer.expired = true;
     consumer.idle = consumer.ending = false;
     consumer.want = 0;
     changes.members.insert(id);
-    GiveBackAll(job, id, true, changes);
+    if (!job.holds()) GiveBackAll(job, id, true, changes);
     ++counts_.expired;
-    Log(consumer.name + " of job '" + job.name + "' was silent for its lease: its lanes go to others, from what it last said it had delivered",
+    Log(consumer.name + " of " + Named(job) + " was silent for its lease: its " +
+            (job.holds() ? "part of the job waits until it is started anew, or the job is restored"
+                         : "lanes go to others, from what it last said it had delivered"),
         LogLine::Level::kWarn);
   }
-  for (ConsumerId id : forget) RemoveMember(job, id, changes);
+  for (ConsumerId id : forget) RemoveMember(job, id, false, changes);
+  for (auto& [id, consumer] : job.members) {
+    if (consumer.begun) TakeSeat(job, consumer, changes);
+  }
   Record(job, changes);
 }
 
@@ -202,8 +241,14 @@ void DispatcherCore::Impl::CollectJobs() {
 void DispatcherCore::Impl::Bury(Job& job) {
   Put(JobKey(job.id), std::nullopt);
   Put(InputsKey(job.id), std::nullopt);
+  if (!job.base.empty()) Put(BaseKey(job.id), std::nullopt);
   for (const auto& [epoch, state] : job.open) Put(EpochKey(job.id, epoch), std::nullopt);
   for (const auto& [id, member] : job.members) Put(MemberKey(job.id, id), std::nullopt);
+  std::erase_if(tombstones_, [&](const Tombstone& tombstone) {  // of the same name, before a position of it was restored
+    const bool same = !job.anonymous && tombstone.name == job.name;
+    if (same) Put(TombstoneKey(tombstone.ordinal), std::nullopt);
+    return same;
+  });
   tombstones_.push_back(
       {next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, job.finished() ? "finished" : "left by all its consumers"});
   Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));

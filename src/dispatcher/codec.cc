@@ -54,6 +54,7 @@ std::string JobKey(JobId job) { return "job/" + Hex(Raw(job), 16); }
 std::string InputsKey(JobId job) { return "inputs/" + Hex(Raw(job), 16); }
 std::string EpochKey(JobId job, Epoch epoch) { return "epoch/" + Hex(Raw(job), 16) + "/" + Hex(Raw(epoch), 8); }
 std::string MemberKey(JobId job, ConsumerId consumer) { return "member/" + Hex(Raw(job), 16) + "/" + Hex(Raw(consumer), 16); }
+std::string BaseKey(JobId job) { return "base/" + Hex(Raw(job), 16); }
 std::string TombstoneKey(uint64_t ordinal) { return "tombstone/" + Hex(ordinal, 16); }
 
 Result<ParsedKey> ParseKey(const std::string& key) {
@@ -74,14 +75,19 @@ std::string EncodeJob(const Job& job) {
   flatbuffers::FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<fb::StoredReplica>> replicas;
   for (const Replica& replica : job.replicas) replicas.push_back(fb::CreateStoredReplica(builder, Raw(replica.replica), Raw(replica.worker)));
+  const std::vector<uint32_t> delivered(job.delivered.begin(), job.delivered.end());
   return Finish(builder, fb::CreateStoredJobDirect(builder, job.name.c_str(), job.anonymous, job.dataset.c_str(), static_cast<uint8_t>(job.mode),
                                                    job.seed, job.epochs, job.consumers, Raw(job.generation), Raw(job.first_open), &replicas,
-                                                   job.next_replica, job.redelivered, job.dropped));
+                                                   job.next_replica, job.redelivered, job.dropped, static_cast<uint8_t>(job.even),
+                                                   static_cast<uint8_t>(job.on_death), job.places, job.started, &delivered));
 }
 
 Result<Job> DecodeJob(JobId id, std::string_view bytes) {
   const auto* table = Open<fb::StoredJob>(bytes);
-  if (table == nullptr || table->mode() > static_cast<uint8_t>(Mode::kSharded)) return Damaged("job");
+  if (table == nullptr || table->mode() > static_cast<uint8_t>(Mode::kSharded) || table->even() > static_cast<uint8_t>(Even::kUneven) ||
+      table->on_death() > static_cast<uint8_t>(OnDeath::kRedeliver)) {
+    return Damaged("job");
+  }
   Job job;
   job.id = id;
   job.name = Text(table->name());
@@ -97,6 +103,11 @@ Result<Job> DecodeJob(JobId id, std::string_view bytes) {
   job.next_replica = table->next_replica();
   job.redelivered = table->redelivered();
   job.dropped = table->dropped();
+  job.even = static_cast<Even>(table->even());
+  job.on_death = static_cast<OnDeath>(table->on_death());
+  job.places = table->places();
+  job.started = table->started();
+  if (table->delivered() != nullptr) job.delivered.insert(table->delivered()->begin(), table->delivered()->end());
   return job;
 }
 
@@ -161,13 +172,15 @@ std::string EncodeMember(const Job& job, const Consumer& consumer) {
                                              held.to, Raw(name.fence), Raw(held.worker), held.doubtful));
     }
   }
-  return Finish(builder, fb::CreateStoredConsumerDirect(builder, Raw(consumer.id), consumer.index, consumer.name.c_str(), Raw(consumer.epoch),
-                                                        consumer.ended, consumer.expired, &grants));
+  return Finish(builder,
+                fb::CreateStoredConsumerDirect(builder, Raw(consumer.id), consumer.index, consumer.name.c_str(), Raw(consumer.epoch), consumer.ended,
+                                               consumer.expired, &grants, consumer.undecided, consumer.declared, consumer.attempt, consumer.places,
+                                               static_cast<uint8_t>(consumer.on_restart), consumer.position.c_str()));
 }
 
 Result<StoredMember> DecodeMember(std::string_view bytes) {
   const auto* table = Open<fb::StoredConsumer>(bytes);
-  if (table == nullptr) return Damaged("consumer");
+  if (table == nullptr || table->on_restart() > static_cast<uint8_t>(OnRestart::kRestart)) return Damaged("consumer");
   StoredMember member;
   member.consumer.id = ConsumerId{table->consumer()};
   member.consumer.index = table->index();
@@ -175,6 +188,12 @@ Result<StoredMember> DecodeMember(std::string_view bytes) {
   member.consumer.epoch = Epoch{table->epoch()};
   member.consumer.ended = table->ended();
   member.consumer.expired = table->expired();
+  member.consumer.undecided = table->undecided();
+  member.consumer.declared = table->declared();
+  member.consumer.attempt = table->attempt();
+  member.consumer.places = table->places();
+  member.consumer.on_restart = static_cast<OnRestart>(table->on_restart());
+  member.consumer.position = Text(table->position());
   Each(table->grants(), [&](const fb::StoredGrant& g) {
     const Epoch epoch{g.epoch()};
     const Cursor from{g.from_seq(), g.from_child()};

@@ -3,6 +3,7 @@
 //   dataset/<id>            the serialized plan
 //   job/<job>               what the job is
 //   inputs/<job>            manifest and layout, as the message Inputs
+//   base/<job>              the position that its generation began with, as users see it; none: the job's start
 //   epoch/<job>/<epoch>     watermark, pool
 //   member/<job>/<consumer> a consumer and its grants
 //   tombstone/<ordinal>     a finished job
@@ -24,6 +25,7 @@ std::string JobKey(JobId job);
 std::string InputsKey(JobId job);
 std::string EpochKey(JobId job, Epoch epoch);
 std::string MemberKey(JobId job, ConsumerId consumer);
+std::string BaseKey(JobId job);
 std::string TombstoneKey(uint64_t ordinal);
 
 // A key taken apart: its kind, and up to two numbers ("dataset" keeps its id as text).

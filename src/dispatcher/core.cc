@@ -79,7 +79,6 @@ void DispatcherCore::Impl::Handle(const TimerFired&) {
     Settle(job);
   }
   CheckListings();
-  RetryWaitingJoins();
 }
 
 void DispatcherCore::Impl::Reply(SessionId session, RequestId request, Message message) {
@@ -130,6 +129,7 @@ Snapshot DispatcherCore::Impl::TakeSnapshot() const {
   for (const auto& [id, job] : jobs_) {
     snapshot[JobKey(id)] = EncodeJob(job);
     snapshot[InputsKey(id)] = EncodeInputs(job.inputs);
+    if (!job.base.empty()) snapshot[BaseKey(id)] = job.base;
     for (const auto& [epoch, state] : job.open) snapshot[EpochKey(id, epoch)] = EncodeEpoch(state);
     for (const auto& [consumer, member] : job.members) snapshot[MemberKey(id, consumer)] = EncodeMember(job, member);
   }

@@ -116,6 +116,11 @@ struct Scripted {
     reply = std::get<msg::BeatReply>(harness.Say(SessionId{Raw(beat.consumer)}, beat));
     return reply;
   }
+  // Beats, and is refused.
+  Status Error(CoreHarness& harness) {
+    ++beat.serial;
+    return std::get<msg::Failed>(harness.Say(SessionId{Raw(beat.consumer)}, beat)).error;
+  }
   // Holds what it was granted, and beats.
   msg::BeatReply Hold(CoreHarness& harness, uint32_t want, bool idle = false) {
     beat.holds.clear();

@@ -28,8 +28,7 @@ class DispatcherCore::Impl {
     SessionId session{};
     RequestId request{};
     msg::Join join;
-    JobId job{};  // a listing, or the job whose dead consumer it waits for
-    TimePoint since;
+    JobId job{};  // a listing
   };
   // A job before its inputs are known.
   struct Listing {
@@ -74,16 +73,21 @@ class DispatcherCore::Impl {
   void OnInputs(Listing& listing, Result<Message> answer);
   void OnListed(JobId id, const msg::Inputs& inputs);
   void FailListing(JobId id, const Status& error);
-  void JoinReady(const PendingJoin& pending, Job& job);
-  bool SeatTaken(const PendingJoin& pending, Job& job);
-  void Admit(const PendingJoin& pending, Job& job);
-  void SendJoined(const PendingJoin& pending, const Job& job, const Consumer& consumer);
+  bool WasFinished(const std::string& name) const;
   void CheckListings();
-  void RetryWaitingJoins();
+
+  // seats.cc
+  void JoinReady(const PendingJoin& pending, Job& job);
+  void Admit(const PendingJoin& pending, Job& job);
+  Status Begin(Job& job, Consumer& consumer, Changes& changes);
+  void TakeSeat(Job& job, Consumer& consumer, Changes& changes);
+  void SendJoined(SessionId session, RequestId request, const Job& job, const Consumer& consumer);
 
   // beats.cc
   void OnMessage(SessionId session, RequestId request, const msg::Beat& beat);
   void OnMessage(SessionId session, RequestId request, const msg::Leave& leave);
+  void ApplyBeat(Job& job, Consumer& consumer, const msg::Beat& beat, Changes& changes);
+  void NoteDelivered(Job& job, const Consumer& consumer, const msg::Beat& beat, Changes& changes);
   Job* FindReading(JobId id, ConsumerId consumer, SessionId session, RequestId request);
   void ApplyFinishes(Job& job, Consumer& consumer, const std::vector<msg::Finish>& finished, Changes& changes);
   void CountRepeated(Job& job, uint64_t rows, Changes& changes);
@@ -92,7 +96,7 @@ class DispatcherCore::Impl {
   void MoveOn(Job& job, Consumer& consumer, Epoch epoch, Changes& changes);
   msg::BeatReply MakeReply(const Job& job, const Consumer& consumer) const;
   void ExpireMembers(Job& job);
-  void RemoveMember(Job& job, ConsumerId id, Changes& changes);
+  void RemoveMember(Job& job, ConsumerId id, bool doubtful, Changes& changes);
   void CollectJobs();
   void Bury(Job& job);
 

@@ -157,6 +157,13 @@ std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtf
   return repeated;
 }
 
+std::optional<uint64_t> EpochState::MoveAll(ConsumerId from, ConsumerId to) {
+  const std::map<std::pair<LaneKey, Cursor>, Piece> pool = std::exchange(pool_, {});
+  const std::optional<uint64_t> repeated = GiveBackAll(from, true);
+  for (const auto& [place, piece] : std::exchange(pool_, pool)) Hand(to, piece);
+  return repeated;
+}
+
 uint64_t EpochState::DropUnwanted() {
   uint64_t dropped = std::erase_if(pool_, [](const auto& item) { return item.second.origin == Origin::kBroken; });
   for (ReplicaState& replica : replicas_) {

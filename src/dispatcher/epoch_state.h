@@ -113,6 +113,9 @@ class EpochState {
   // All of a consumer's grants come back, from its asked marks. Returns how many rows may have been delivered twice; nullopt where it has none.
   std::optional<uint64_t> GiveBackAll(ConsumerId consumer, bool doubtful);
 
+  // They go to the consumer that takes over its seat, from the asked marks, at the next fence. Returns as GiveBackAll.
+  std::optional<uint64_t> MoveAll(ConsumerId from, ConsumerId to);
+
   // Nobody reads this epoch any more: pieces left by `break` and lanes never granted are dropped. Returns how many.
   uint64_t DropUnwanted();
 

@@ -10,7 +10,7 @@ namespace penstock::dispatcher {
 Status DispatcherCore::Impl::Restore(TimePoint now, const Snapshot& stored) {
   now_ = now;
   // A job before its parts, inputs before the epochs that are shaped by them, epochs before the members whose grants are in them.
-  for (const char* kind : {"dataset", "tombstone", "job", "inputs", "epoch", "member"}) {
+  for (const char* kind : {"dataset", "tombstone", "job", "inputs", "base", "epoch", "member"}) {
     const std::string prefix = std::string(kind) + "/";
     for (auto it = stored.lower_bound(prefix); it != stored.end() && it->first.starts_with(prefix); ++it) {
       if (Status status = RestoreOne(it->first, it->second); !status.ok()) return std::move(status).Prefixed("key " + it->first);
@@ -43,6 +43,10 @@ Status DispatcherCore::Impl::RestoreOne(const std::string& key, const std::strin
   if (job == jobs_.end()) return Status(Code::kData, "belongs to a job that is not stored");
   if (parsed.kind == "inputs") {
     PENSTOCK_ASSIGN(job->second.inputs, DecodeInputs(value));
+    return {};
+  }
+  if (parsed.kind == "base") {
+    job->second.base = value;
     return {};
   }
   if (parsed.kind == "member") return RestoreMember(job->second, value);

@@ -20,6 +20,7 @@ class Settler {
   Settler(Job& job, TimePoint now, Changes& changes) : job_(job), now_(now), changes_(changes) {}
 
   void Run() {
+    if (job_.mode == Mode::kStrict) return RunStrict();
     OpenEpochs();
     for (auto& [epoch, state] : job_.open) {
       if (!Grantable(epoch)) break;
@@ -34,10 +35,36 @@ class Settler {
  private:
   using Members = std::vector<Consumer*>;
 
+  // ---- strict: the ring is shared by rule, so there is nothing to grant
+  void RunStrict() {
+    std::set<uint32_t> present;
+    for (const auto& [id, consumer] : job_.members) {
+      if (!consumer.undecided) present.insert(consumer.index);
+    }
+    if (!job_.started && present.size() == job_.consumers) {
+      job_.started = changes_.job = true;
+      for (auto& [id, consumer] : job_.members) consumer.news = true;
+    }
+    while (job_.started && !job_.finished() && AllThrough(job_.first_open)) {
+      job_.first_open = Epoch{Raw(job_.first_open) + 1};
+      changes_.job = true;
+      for (auto& [id, consumer] : job_.members) consumer.news = true;
+    }
+  }
+
+  // Every index has said that it came to the epoch's end: also one that died after it.
+  bool AllThrough(Epoch epoch) const {
+    std::set<uint32_t> through;
+    for (const auto& [id, consumer] : job_.members) {
+      if (!consumer.undecided && (consumer.epoch > epoch || (consumer.epoch == epoch && consumer.ended))) through.insert(consumer.index);
+    }
+    return through.size() == job_.consumers;
+  }
+
   // ---- epochs
   void OpenEpochs() {
     for (const auto& [id, consumer] : job_.members) {
-      if (consumer.expired || consumer.ended || consumer.epoch < job_.first_open || job_.open.contains(consumer.epoch)) continue;
+      if (!consumer.reads() || consumer.ended || consumer.epoch < job_.first_open || job_.open.contains(consumer.epoch)) continue;
       if (TooFarAhead(consumer.epoch) || (job_.epochs != 0 && Raw(consumer.epoch) >= job_.epochs)) continue;
       auto& state = job_.open.emplace(consumer.epoch, EpochState(consumer.epoch, job_.shape())).first->second;
       if (job_.mode != Mode::kReplicated) state.AddReplica(ReplicaId{0}, WorkerId{});
@@ -82,7 +109,7 @@ class Settler {
   }
 
   bool SomebodyBeyond(Epoch epoch) const {
-    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return !item.second.expired && item.second.epoch > epoch; });
+    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return item.second.reads() && item.second.epoch > epoch; });
   }
 
   void Finished(Consumer& consumer) {
@@ -97,7 +124,7 @@ class Settler {
   Members Readers(Epoch epoch) {
     Members readers;
     for (auto& [id, consumer] : job_.members) {
-      if (!consumer.expired && !consumer.ended && consumer.epoch == epoch) readers.push_back(&consumer);
+      if (consumer.reads() && !consumer.ended && consumer.epoch == epoch) readers.push_back(&consumer);
     }
     return readers;
   }
@@ -126,7 +153,7 @@ class Settler {
   // ---- grants
   // One that is still in an earlier epoch will read this one too.
   bool AnyBehind(Epoch epoch) const {
-    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return !item.second.expired && item.second.epoch < epoch; });
+    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return item.second.reads() && item.second.epoch < epoch; });
   }
 
   void DropUnwanted(EpochState& state) {
@@ -143,7 +170,7 @@ class Settler {
     Members takers = Readers(state.epoch());
     if (takers.empty() && !AnyBehind(state.epoch())) {
       for (auto& [id, consumer] : job_.members) {
-        if (!consumer.expired && !consumer.ended && consumer.epoch > state.epoch()) takers.push_back(&consumer);
+        if (consumer.reads() && !consumer.ended && consumer.epoch > state.epoch()) takers.push_back(&consumer);
       }
     }
     std::erase_if(takers, [](const Consumer* consumer) { return consumer->ending; });
@@ -312,6 +339,26 @@ class Settler {
   Changes& changes_;
 };
 
+std::string WaitsForSeat(const Job& job, const Consumer& consumer) {
+  for (const auto& [id, member] : job.members) {
+    if (member.undecided || member.index != consumer.index) continue;
+    return "the seat of " + member.name + ", whose connection is gone: it is free when that one's lease ends";
+  }
+  return "a seat";
+}
+
+std::string WaitsForStart(const Job& job) {
+  const auto there = std::count_if(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.undecided; });
+  return "the start: consumers " + std::to_string(there) + " of " + std::to_string(job.consumers) + " have joined";
+}
+
+std::string WaitsForTheDead(const Job& job) {
+  for (const auto& [id, member] : job.members) {
+    if (member.expired) return "consumer " + member.name + ", which is dead: its batches wait until it is started anew, or the job is restored";
+  }
+  return "";
+}
+
 }  // namespace
 
 EpochShape Job::shape() const {
@@ -325,18 +372,36 @@ EpochShape Job::shape() const {
   return shape;
 }
 
+Even Job::evens() const {
+  if (even != Even::kAuto) return even;
+  const bool counts = mode == Mode::kStrict || (mode == Mode::kShared && inputs.layout.batch > 0);
+  return counts && consumers > 1 ? Even::kDrop : Even::kUneven;
+}
+
+bool Job::holds() const { return on_death == OnDeath::kAuto ? consumers > 0 : on_death == OnDeath::kHold; }
+
+Consumer* Job::Seated(uint32_t index) {
+  for (auto& [consumer, member] : members) {
+    if (!member.undecided && member.index == index) return &member;
+  }
+  return nullptr;
+}
+
 void Settle(Job& job, TimePoint now, Changes& changes) { Settler(job, now, changes).Run(); }
 
 std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, size_t workers) {
   if (workers == 0) return "no worker is registered: start one with `penstock worker --dispatcher ADDRESS`";
+  if (consumer.undecided) return consumer.begun ? WaitsForSeat(job, consumer) : "a word from its loop: it may restore a position, or begin to read";
   if (consumer.ended) return "";
+  if (job.mode == Mode::kStrict) return job.started ? WaitsForTheDead(job) : WaitsForStart(job);
   for (const auto& [epoch, state] : job.open) {
     if (epoch > consumer.epoch) break;
     if (epoch == consumer.epoch && state.Find(consumer.id) != nullptr) return "";
     for (const auto& [id, holder] : state.holders()) {
       auto member = job.members.find(id);
       if (member == job.members.end() || !Silent(member->second, now)) continue;
-      return "lanes of consumer " + member->second.name + ", which is silent; they come back when its lease ends";
+      return "lanes of consumer " + member->second.name +
+             (job.holds() ? ", which is silent; they wait for it, or for a restore" : ", which is silent; they come back when its lease ends");
     }
     if (epoch < consumer.epoch) return "epoch " + std::to_string(Raw(epoch)) + ", which other consumers still read";
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,15 @@ struct Consumer {
   ConsumerId id{};
   uint32_t index = 0;
   std::string name;
-  Epoch epoch{};         // the one it reads
-  bool ended = false;    // it was told END of that
-  bool expired = false;  // its lease ran out; a beat revives it
+  Epoch epoch{};           // the one it reads
+  bool ended = false;      // it was told END of that; strict: it said so
+  bool expired = false;    // its lease ran out; a beat revives it
+  bool undecided = false;  // it has no seat yet: it may restore, or begin (docs/design/positions.md, "A rank that is started anew")
+  uint32_t declared = 0;   // the number of consumers that it declared
+  uint64_t attempt = 0;
+  uint32_t places = 0;  // that it asked for; 0: whatever the job has
+  OnRestart on_restart = OnRestart::kError;
+  std::string position{};  // strict: at its asked mark; of an undecided one: at that of the one before it
 
   // Not stored.
   SessionId session{};
@@ -34,6 +41,11 @@ struct Consumer {
   uint64_t rows = 0;
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;
+  bool begun = false;          // undecided, and it reads without a restore: it waits for its seat
+  uint64_t batches = 0;        // of its epoch that the loop has…
+  uint64_t ready_batches = 0;  // …and whole ones beyond these
+
+  bool reads() const { return !expired && !undecided; }
 };
 
 struct Replica {
@@ -57,6 +69,12 @@ struct Job {
   uint32_t next_replica = 0;
   uint64_t redelivered = 0;  // rows that may have been delivered twice
   uint64_t dropped = 0;      // lanes and pieces left by `break` that nobody wanted
+  Even even = Even::kAuto;   // as asked for: what it means follows the number of consumers
+  OnDeath on_death = OnDeath::kAuto;
+  uint32_t places = 0;           // strict: of the ring
+  bool started = false;          // strict: all indices have joined, in this generation
+  std::set<uint32_t> delivered;  // indices that delivered rows in this generation
+  std::string base;              // the position that this generation began with; "": the job's start
   msg::Inputs inputs;
   std::map<Epoch, EpochState> open;
   std::map<ConsumerId, Consumer> members;
@@ -66,6 +84,10 @@ struct Job {
 
   bool finished() const { return epochs != 0 && Raw(first_open) >= epochs; }
   EpochShape shape() const;
+  Even evens() const;  // what `even` means here: never kAuto
+  bool holds() const;  // the lanes of a dead consumer wait for it
+  // Who has that seat among the declared consumers; nullptr where nobody has.
+  Consumer* Seated(uint32_t index);
 };
 
 // What is left of a finished job.

@@ -9,6 +9,17 @@ namespace {
 
 uint64_t Millis(Duration duration) { return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count()); }
 
+// What keeps a job from going on, in words; "" where nothing does.
+std::string Held(const Job& job) {
+  std::string dead;
+  for (const auto& [id, consumer] : job.members) {
+    if (consumer.expired && job.holds()) dead += (dead.empty() ? "" : ", ") + consumer.name;
+  }
+  if (!dead.empty()) return "held for " + dead + " (dead): start it anew, or restore";
+  if (job.mode == Mode::kStrict && !job.started) return "waits for all " + std::to_string(job.consumers) + " consumers";
+  return "";
+}
+
 msg::StatusJob Describe(const Job& job, TimePoint now) {
   msg::StatusJob row;
   row.name = job.name;
@@ -23,12 +34,13 @@ msg::StatusJob Describe(const Job& job, TimePoint now) {
     for (const auto& [id, holder] : state->second.holders()) row.lanes_open += static_cast<uint32_t>(holder.size());
   }
   for (const auto& [id, consumer] : job.members) {
-    row.consumers += consumer.expired ? 0 : 1;
+    row.consumers += consumer.reads() ? 1 : 0;
     row.rows += consumer.rows;
     row.bytes += consumer.bytes;
     row.wait_ns += consumer.wait_ns;
   }
   if (row.consumers == 0) row.state = "nobody reads it";
+  if (std::string held = Held(job); !held.empty()) row.state = std::move(held);
   row.redelivered = job.redelivered;
   row.age_ms = Millis(now - job.since);
   return row;

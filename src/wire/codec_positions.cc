@@ -5,10 +5,10 @@ namespace penstock::codec {
 
 Offset<fb::Restore> PutBody(Builder& b, const msg::Restore& m) {
   const auto state = b.CreateString(m.state);
-  return fb::CreateRestore(b, Raw(m.job), Raw(m.consumer), m.consumers, m.index, m.attempt, state, m.rebuild);
+  return fb::CreateRestore(b, Raw(m.job), Raw(m.consumer), m.consumers, m.index, m.attempt, state, m.rebuild, Raw(m.generation));
 }
 Status TakeBody(const fb::Restore& in, msg::Restore& out) {
-  out = {JobId{in.job()}, ConsumerId{in.consumer()}, in.consumers(), in.index(), in.attempt(), Text(in.state()), in.rebuild()};
+  out = {JobId{in.job()}, ConsumerId{in.consumer()}, in.consumers(), in.index(), in.attempt(), Text(in.state()), in.rebuild(), Generation{in.generation()}};
   return {};
 }
 

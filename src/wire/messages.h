@@ -202,11 +202,12 @@ struct Leave {
 struct Restore {
   JobId job{};
   ConsumerId consumer{};
-  uint32_t consumers = 0;  // of the cohort
+  uint32_t consumers = 0;  // of the cohort; 0: this one alone
   uint32_t index = 0;
   uint64_t attempt = 0;
-  std::string state;     // a position or a part
-  bool rebuild = false;  // the dispatcher has lost the job: `state` is the part of a loop that goes on
+  std::string state;        // a position or a part; "": none of its own, and where nobody has one, the job's start
+  bool rebuild = false;     // the dispatcher has lost the job: `state` is the part of a loop that goes on
+  Generation generation{};  // of the last Joined: one that the job has left is a repeated word, and gets the same answer
   friend bool operator==(const Restore&, const Restore&) = default;
 };
 struct SavePosition {  // the whole job's position at a step; the reply is SavedPosition

@@ -1,0 +1,137 @@
+// Who reads: how a consumer gets its seat, takes over that of one before it, or waits (docs/design/positions.md, "A rank that is started anew").
+#include <utility>
+
+#include "base/constants.h"
+#include "dispatcher/codec.h"
+#include "dispatcher/core_impl.h"
+#include "dispatcher/terms.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+// One that is dead, or of an earlier start of all ranks.
+bool MayTakeOver(const Consumer& before, uint64_t attempt) { return before.expired || attempt > before.attempt; }
+
+Status IndexTaken(const Job& job, const Consumer& by) {
+  return Status(Code::kExists, Named(job) + " already has a consumer with index " + std::to_string(by.index) + ", " + by.name +
+                                   ": give each consumer its own index, or stop that one")
+      .With("consumer", by.name);
+}
+
+Status StartedAnew(const Job& job, uint32_t index) {
+  return Status(Code::kStale, "consumer " + std::to_string(index) + " of " + Named(job) +
+                                  " was started anew, and the one before it has delivered rows: load the state that was saved with the model "
+                                  "(load_state_dict), or say on_restart=\"continue\" (go on after what that one asked for last; a few rows may come "
+                                  "twice), or on_restart=\"restart\" (all consumers begin the job again)")
+      .With("job", job.name);
+}
+
+}  // namespace
+
+void DispatcherCore::Impl::JoinReady(const PendingJoin& pending, Job& job) {
+  const msg::Join& join = pending.join;
+  auto member = job.members.find(ConsumerId{join.incarnation});
+  if (member != job.members.end()) {
+    member->second.session = pending.session;
+    return SendJoined(pending.session, pending.request, job, member->second);
+  }
+  if (Status status = CompareTerms(job, join); !status.ok()) return Fail(pending.session, pending.request, status);
+  const Consumer* before = join.consumers > 0 && join.consumers == job.consumers ? job.Seated(join.index) : nullptr;
+  if (before != nullptr && join.attempt < before->attempt) {
+    return Fail(pending.session, pending.request,
+                Status(Code::kStale, "attempt " + std::to_string(join.attempt) + " of consumer " + std::to_string(join.index) + " of " + Named(job) +
+                                         " comes after attempt " + std::to_string(before->attempt) + " has taken its seat: stop it"));
+  }
+  if (before != nullptr && !MayTakeOver(*before, join.attempt) && before->session != SessionId{}) {
+    return Fail(pending.session, pending.request, IndexTaken(job, *before));
+  }
+  Admit(pending, job);
+}
+
+void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
+  const msg::Join& join = pending.join;
+  Consumer consumer;
+  consumer.id = ConsumerId{join.incarnation};
+  consumer.index = join.index;
+  consumer.name = join.name;
+  consumer.epoch = job.first_open;
+  consumer.heard = now_;
+  consumer.session = pending.session;
+  consumer.undecided = true;
+  consumer.declared = join.consumers;
+  consumer.attempt = join.attempt;
+  consumer.places = join.places;
+  consumer.on_restart = join.on_restart;
+  if (const Consumer* before = join.consumers > 0 ? job.Seated(join.index) : nullptr; before != nullptr && job.holds()) {
+    consumer.epoch = before->epoch;
+    consumer.position = before->position;
+  }
+  Changes changes;
+  changes.members.insert(consumer.id);
+  Consumer& stored = job.members.insert_or_assign(consumer.id, std::move(consumer)).first->second;
+  const bool fresh = !job.finished() && stored.declared == job.consumers && !job.delivered.contains(stored.index);
+  if (fresh) TakeSeat(job, stored, changes);
+  dispatcher::Settle(job, now_, changes);
+  Record(job, changes);
+  Log(stored.name + " joined " + Named(job));
+  SendJoined(pending.session, pending.request, job, stored);
+  SendNews(job);
+}
+
+// It reads without having restored.
+Status DispatcherCore::Impl::Begin(Job& job, Consumer& consumer, Changes& changes) {
+  if (job.finished()) return JobFinished(job.name);
+  if (consumer.declared != job.consumers) return OtherConsumers(job, consumer.declared);
+  if (job.delivered.contains(consumer.index) && job.consumers > 0 && consumer.on_restart != OnRestart::kContinue) {
+    return StartedAnew(job, consumer.index);
+  }
+  consumer.begun = true;
+  const Consumer* before = job.consumers > 0 ? job.Seated(consumer.index) : nullptr;
+  if (before != nullptr && !MayTakeOver(*before, consumer.attempt) && before->session != SessionId{}) return IndexTaken(job, *before);
+  TakeSeat(job, consumer, changes);
+  return {};
+}
+
+// At once where it is free; that of one whose connection is gone when its lease has ended.
+void DispatcherCore::Impl::TakeSeat(Job& job, Consumer& consumer, Changes& changes) {
+  Consumer* before = job.consumers > 0 ? job.Seated(consumer.index) : nullptr;
+  if (before != nullptr && !MayTakeOver(*before, consumer.attempt)) return;
+  consumer.undecided = consumer.begun = false;
+  changes.members.insert(consumer.id);
+  if (before == nullptr) return;
+  for (auto& [epoch, state] : job.open) {
+    if (!job.holds() || before->epoch != consumer.epoch) continue;
+    if (const auto repeated = state.MoveAll(before->id, consumer.id)) {
+      changes.epochs.insert(epoch);
+      CountRepeated(job, *repeated, changes);
+    }
+  }
+  consumer.ended = job.holds() && before->epoch == consumer.epoch && before->ended;
+  Log(consumer.name + " takes the seat of " + before->name + " in " + Named(job));
+  RemoveMember(job, before->id, !before->expired, changes);
+}
+
+void DispatcherCore::Impl::SendJoined(SessionId session, RequestId request, const Job& job, const Consumer& consumer) {
+  msg::Joined joined;
+  joined.job = job.id;
+  joined.consumer = consumer.id;
+  joined.generation = job.generation;
+  joined.epoch = consumer.epoch;
+  joined.epochs = job.epochs;
+  joined.mode = job.mode;
+  joined.lease_ms = static_cast<uint32_t>(std::chrono::milliseconds(kClientLease).count());
+  joined.layout = job.inputs.layout;
+  joined.manifest_hash = job.inputs.manifest_hash;
+  joined.workers = WorkerList();
+  joined.job_name = job.name;
+  joined.index = consumer.index;
+  joined.consumers = consumer.declared;
+  joined.places = job.mode == Mode::kStrict ? job.places : 0;
+  joined.even = job.evens();
+  joined.undecided = consumer.undecided;
+  joined.base = job.base;
+  joined.position = consumer.position;
+  Reply(session, request, std::move(joined));
+}
+
+}  // namespace penstock::dispatcher

@@ -1,0 +1,213 @@
+// Consumers with an index: who gets the seat, and what a dead one leaves.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatcher/core_harness.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// Two declared consumers; the first has delivered rows up to 3 of its lane.
+class SeatsTest : public testing::Test {
+ protected:
+  SeatsTest() {
+    h.AddWorker(1);
+    a.emplace(h.JoinOk(Of(1, 0), LayoutOf(8)));
+    b.emplace(h.JoinOk(Of(2, 1), LayoutOf(8)));
+    a->Hold(h, 1);
+    b->Hold(h, 1);
+    a->Hold(h, 0);
+    a->beat.holds.at(0).asked = {3, 0};
+    a->Say(h);
+  }
+
+  msg::Join Of(uint64_t incarnation, uint32_t index, uint64_t attempt = 0, OnRestart on_restart = OnRestart::kError) {
+    msg::Join join = h.JoinOf(incarnation);
+    join.consumers = 2;
+    join.index = index;
+    join.attempt = attempt;
+    join.on_restart = on_restart;
+    return join;
+  }
+  // Time passes, and only the second consumer is heard of.
+  void OnlySecondLives(seconds duration) {
+    for (seconds passed{0}; passed < duration; ++passed) {
+      h.Pass(seconds(1));
+      b->Hold(h, 0);
+    }
+  }
+  void TearDown() override { EXPECT_EQ(h.core->TakeSnapshot(), h.stored); }
+
+  CoreHarness h;
+  std::optional<Scripted> a, b;
+};
+
+TEST_F(SeatsTest, ADeadConsumersLanesWaitForIt) {
+  OnlySecondLives(seconds(20));
+  b->Hold(h, 8);
+  for (int beats = 0; beats < 8; ++beats) b->Hold(h, 8);
+  EXPECT_EQ(b->reply.grants.size(), 7u) << "all but the dead one's";
+  a->Hold(h, 1);
+  ASSERT_GE(a->reply.grants.size(), 1u) << "revived, with its own lane and fence";
+  EXPECT_EQ(a->reply.grants[0].fence, Fence{1});
+}
+
+TEST_F(SeatsTest, OneStartedAnewIsUndecidedAndGetsNothingUntilItBegins) {
+  OnlySecondLives(seconds(16));
+  const msg::Joined joined = h.JoinOk(Of(3, 0, 0, OnRestart::kContinue), LayoutOf(8));
+  EXPECT_TRUE(joined.undecided);
+  Scripted anew(joined);
+  anew.beat.begun = false;
+  EXPECT_TRUE(anew.Hold(h, 4).grants.empty());
+  anew.beat.begun = true;
+  anew.Hold(h, 1);
+  ASSERT_GE(anew.reply.grants.size(), 1u);
+  EXPECT_EQ(anew.reply.grants[0].range.from, (Cursor{3, 0})) << "from the asked mark of the one before it";
+  EXPECT_EQ(anew.reply.grants[0].fence, Fence{2});
+  EXPECT_EQ(a->Error(h).code(), Code::kStale) << "who lost its seat is told so";
+}
+
+TEST_F(SeatsTest, BeginningWithoutAWordOnRestartIsRefusedAndTheThreeWaysAreNamed) {
+  OnlySecondLives(seconds(16));
+  Scripted anew(h.JoinOk(Of(3, 0), LayoutOf(8)));
+  const Status error = anew.Error(h);
+  EXPECT_EQ(error.code(), Code::kStale);
+  for (const char* way : {"load_state_dict", "continue", "restart"}) EXPECT_THAT(error.message(), HasSubstr(way));
+}
+
+TEST_F(SeatsTest, OneWhoseConnectionIsGoneKeepsItsSeatForItsLease) {
+  h.Feed(SessionClosed{SessionId{1}});
+  Scripted anew(h.JoinOk(Of(3, 0, 0, OnRestart::kContinue), LayoutOf(8)));
+  EXPECT_TRUE(anew.Hold(h, 1).grants.empty());
+  EXPECT_THAT(anew.reply.waiting_for, HasSubstr("the seat of rank-1"));
+  for (int i = 0; i < 16; ++i) {
+    h.Pass(seconds(1));
+    anew.Hold(h, 1);
+    b->Hold(h, 0);
+  }
+  EXPECT_FALSE(anew.reply.grants.empty());
+}
+
+TEST_F(SeatsTest, AHigherAttemptTakesTheSeatAtOnceAndALowerOneIsRefused) {
+  Scripted anew(h.JoinOk(Of(3, 0, 1, OnRestart::kContinue), LayoutOf(8)));
+  EXPECT_FALSE(anew.Hold(h, 1).grants.empty());
+  EXPECT_EQ(a->Error(h).code(), Code::kStale);
+  const Message late = h.Join(Of(4, 0, 0), LayoutOf(8));
+  EXPECT_THAT(std::get<msg::Failed>(late).error.message(), HasSubstr("attempt 0 of consumer 0"));
+}
+
+TEST_F(SeatsTest, OneThatDeliveredNothingIsFollowedWithoutAQuestion) {
+  OnlySecondLives(seconds(1));
+  h.Feed(SessionClosed{SessionId{2}});
+  h.Pass(seconds(16));
+  EXPECT_FALSE(h.JoinOk(Of(3, 1), LayoutOf(8)).undecided);
+}
+
+TEST_F(SeatsTest, AnotherNumberOfConsumersMustRestoreFirst) {
+  msg::Join join = Of(3, 2);
+  join.consumers = 3;
+  const msg::Joined joined = h.JoinOk(join, LayoutOf(8));
+  EXPECT_TRUE(joined.undecided);
+  EXPECT_EQ(joined.consumers, 3u);
+  EXPECT_THAT(Scripted(joined).Error(h).message(), HasSubstr("has consumers 2, this reader declares 3"));
+}
+
+TEST_F(SeatsTest, SurviveARestartOfTheDispatcher) {
+  h.JoinOk(Of(3, 0, 1, OnRestart::kContinue), LayoutOf(8));
+  h.Restart();
+  EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+  Scripted anew(h.JoinOk(Of(3, 0, 1, OnRestart::kContinue), LayoutOf(8)));
+  EXPECT_FALSE(anew.Hold(h, 1).grants.empty());
+}
+
+TEST(OnDeath, RedeliverGivesADeadOnesLanesToOthers) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.consumers = 2;
+  join.on_death = OnDeath::kRedeliver;
+  Scripted a(h.JoinOk(join, LayoutOf(2)));
+  a.Hold(h, 2);
+  join.incarnation = 2;
+  join.index = 1;
+  Scripted b(h.JoinOk(join, LayoutOf(2)));
+  for (int i = 0; i < 20; ++i) {
+    h.Pass(seconds(1));
+    b.Hold(h, 2);
+  }
+  ASSERT_EQ(b.reply.grants.size(), 2u);
+  EXPECT_EQ(b.reply.grants[0].fence, Fence{2});
+}
+
+// ---- strict: no grants, the ring is shared by rule
+
+class StrictTest : public testing::Test {
+ protected:
+  StrictTest() { h.AddWorker(1); }
+  msg::Join Of(uint64_t incarnation, uint32_t index) {
+    msg::Join join = h.JoinOf(incarnation);
+    join.mode = Mode::kStrict;
+    join.consumers = 2;
+    join.index = index;
+    join.epochs = 2;
+    join.on_restart = OnRestart::kContinue;
+    return join;
+  }
+  void TearDown() override { EXPECT_EQ(h.core->TakeSnapshot(), h.stored); }
+  CoreHarness h;
+};
+
+TEST_F(StrictTest, NeedsDeclaredConsumersAndAPureDataset) {
+  msg::Join join = Of(1, 0);
+  join.consumers = 0;
+  EXPECT_THAT(std::get<msg::Failed>(h.Join(join, LayoutOf(4))).error.message(), HasSubstr("declare their number"));
+  Layout impure = LayoutOf(4);
+  impure.purity = Purity::kImpure;
+  EXPECT_THAT(std::get<msg::Failed>(h.Join(Of(1, 0), impure)).error.message(), HasSubstr("impure"));
+}
+
+TEST_F(StrictTest, StartsWhenAllIndicesHaveJoined) {
+  const msg::Joined joined = h.JoinOk(Of(1, 0), LayoutOf(4));
+  EXPECT_EQ(joined.places, 2u);
+  EXPECT_EQ(joined.even, Even::kDrop);
+  Scripted a(joined);
+  EXPECT_FALSE(a.Hold(h, 4).started);
+  EXPECT_THAT(a.reply.waiting_for, HasSubstr("consumers 1 of 2"));
+  h.pushed.clear();
+  h.JoinOk(Of(2, 1), LayoutOf(4));
+  ASSERT_FALSE(h.pushed.empty()) << "who waits is told at once";
+  EXPECT_TRUE(std::get<msg::BeatReply>(h.pushed[0].message).started);
+  EXPECT_TRUE(a.Hold(h, 4).grants.empty());
+}
+
+TEST_F(StrictTest, AnEpochEndsWhenAllHaveSaidSo) {
+  Scripted a(h.JoinOk(Of(1, 0), LayoutOf(4)));
+  Scripted b(h.JoinOk(Of(2, 1), LayoutOf(4)));
+  EXPECT_FALSE(a.Hold(h, 0, true).epoch_done);
+  b.Hold(h, 0, true);
+  EXPECT_TRUE(b.reply.epoch_done);
+  a.beat.epoch = b.beat.epoch = Epoch{1};
+  a.Hold(h, 0, true);
+  b.Hold(h, 0, true);
+  h.Feed(SessionClosed{SessionId{1}});
+  EXPECT_EQ(Scripted(h.JoinOk(Of(3, 0), LayoutOf(4))).Error(h).code(), Code::kFinished);
+}
+
+TEST_F(StrictTest, OneStartedAnewIsToldWhereTheOneBeforeItStood) {
+  Scripted a(h.JoinOk(Of(1, 0), LayoutOf(4)));
+  Scripted b(h.JoinOk(Of(2, 1), LayoutOf(4)));
+  a.beat.batches = 5;
+  a.beat.position = "where";
+  a.Say(h);
+  h.Feed(SessionClosed{SessionId{1}});
+  h.Restart();
+  const msg::Joined joined = h.JoinOk(Of(3, 0), LayoutOf(4));
+  EXPECT_TRUE(joined.undecided);
+  EXPECT_EQ(joined.position, "where");
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher

@@ -1,0 +1,65 @@
+#include "dispatcher/terms.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+Status Differs(const Job& job, const std::string& what, const std::string& has, const std::string& asked) {
+  return Status(Code::kMismatch, Named(job) + " has " + what + " " + has + ", this join asks for " + asked + ": use the same, or another job name")
+      .With("job", job.name);
+}
+
+std::string_view NameOf(Even even) {
+  switch (even) {
+    case Even::kAuto: return "auto";
+    case Even::kDrop: return "drop";
+    case Even::kPad: return "pad";
+    case Even::kUneven: return "uneven";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string Named(const Job& job) { return "job '" + job.name + "'"; }
+
+Status CompareTerms(const Job& job, const msg::Join& join) {
+  if (job.dataset != join.dataset) return Differs(job, "dataset", job.dataset, join.dataset);
+  if (job.mode != join.mode) return Differs(job, "mode", std::string(Name(job.mode)), std::string(Name(join.mode)));
+  if (job.seed != join.seed) return Differs(job, "seed", std::to_string(job.seed), std::to_string(join.seed));
+  if (job.epochs != join.epochs) return Differs(job, "epochs", std::to_string(job.epochs), std::to_string(join.epochs));
+  if (job.even != join.even) return Differs(job, "even", std::string(NameOf(job.even)), std::string(NameOf(join.even)));
+  if (join.places != 0 && job.places != join.places) return Differs(job, "places", std::to_string(job.places), std::to_string(join.places));
+  return {};
+}
+
+Status OtherConsumers(const Job& job, uint32_t declared) {
+  return Status(Code::kMismatch, Named(job) + " has consumers " + std::to_string(job.consumers) + ", this reader declares " +
+                                     std::to_string(declared) +
+                                     ": declare the same, restore a position to go on with another number, or use another job name")
+      .With("job", job.name);
+}
+
+Status JobFinished(const std::string& name) {
+  return Status(Code::kFinished,
+                "job '" + name + "' has finished: its epochs were delivered; read again under another job name, or restore a position of it")
+      .With("job", name);
+}
+
+Status CheckLayout(const Job& job) {
+  const Layout& layout = job.inputs.layout;
+  if (job.mode == Mode::kStrict && layout.purity == Purity::kImpure) {
+    return Status(Code::kInvalid, Named(job) +
+                                      " asks for mode strict, and its dataset is impure (rows differ each time they are made), so there is no "
+                                      "order to keep: seed its random operators, or use mode shared")
+        .With("job", job.name);
+  }
+  const bool asks = job.even == Even::kDrop || job.even == Even::kPad;
+  if (asks && job.mode == Mode::kShared && layout.batch == 0) {
+    return Status(Code::kInvalid, Named(job) + " asks for even=" + std::string(NameOf(job.even)) +
+                                      ", which counts batches, and its plan has none: batch in the plan, or use even=uneven")
+        .With("job", job.name);
+  }
+  return {};
+}
+
+}  // namespace penstock::dispatcher
