@@ -34,11 +34,7 @@ Job* DispatcherCore::Impl::FindReading(JobId id, ConsumerId consumer, SessionId 
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::Beat& beat) {
   Job* job = FindReading(beat.job, beat.consumer, session, request);
   if (job == nullptr) return;
-  if (beat.generation != job->generation) {
-    return Fail(session, request,
-                Status(Code::kStale, "job '" + job->name + "' was restored to generation " + std::to_string(Raw(job->generation)) +
-                                         "; this consumer reads generation " + std::to_string(Raw(beat.generation))));
-  }
+  if (beat.generation != job->generation) return Fail(session, request, OtherGeneration(*job, beat.generation));
   Consumer& consumer = job->members.at(beat.consumer);
   Changes changes;
   consumer.heard = now_;

@@ -52,6 +52,10 @@ void DispatcherCore::Impl::Handle(const PeerMessage& event) {
 
 void DispatcherCore::Impl::Handle(const SessionClosed& event) {
   std::erase_if(joins_, [&](const PendingJoin& pending) { return pending.session == event.session; });
+  for (auto& [id, cohort] : cohorts_) {
+    std::erase_if(cohort.recruits, [&](const auto& item) { return item.second.session == event.session; });
+  }
+  std::erase_if(gathers_, [&](const auto& item) { return item.second.session == event.session; });
   for (auto& [id, job] : jobs_) {
     for (auto& [consumer, member] : job.members) {
       if (member.session == event.session) member.session = {};
@@ -79,6 +83,8 @@ void DispatcherCore::Impl::Handle(const TimerFired&) {
     Settle(job);
   }
   CheckListings();
+  CheckCohorts();
+  CheckGathers();
 }
 
 void DispatcherCore::Impl::Reply(SessionId session, RequestId request, Message message) {

@@ -73,6 +73,8 @@ struct CoreOptions {
   std::string version;
   // Checks a serialized plan and gives its fingerprint: the only thing the core needs to know about plans.
   std::function<Result<std::string>(std::string_view plan)> check_plan;
+  // The fingerprint of what makes its rows: a position is restored over the same rows, in batches of another size too. Not given: the plan's own.
+  std::function<Result<std::string>(std::string_view plan)> rows_of = {};
   Duration worker_deadline = std::chrono::seconds(30);  // a join fails when no worker came for so long
 };
 

@@ -1,4 +1,5 @@
-// The inside of DispatcherCore, spread over core.cc (events, writes), restore.cc, datasets.cc, joins.cc, beats.cc, workers.cc and status.cc.
+// The inside of DispatcherCore, spread over core.cc (events, writes), restore.cc, datasets.cc, joins.cc, seats.cc, beats.cc,
+// restores.cc, gathers.cc, workers.cc and status.cc.
 #pragma once
 
 #include <deque>
@@ -10,6 +11,7 @@
 #include "dispatcher/core.h"
 #include "dispatcher/settle.h"
 #include "dispatcher/state.h"
+#include "plan/position.h"
 
 namespace penstock::dispatcher {
 
@@ -38,6 +40,35 @@ class DispatcherCore::Impl {
     WorkerId worker{};         // who was asked
     std::set<WorkerId> tried;  // and failed
     Status last_error;
+  };
+
+  // One member's word in a restore.
+  struct Recruit {
+    SessionId session{};
+    RequestId request{};
+    msg::Restore restore;
+    std::optional<Position> state;
+  };
+  // Those who restore a job together. Not stored: they say it again.
+  struct Cohort {
+    uint64_t attempt = 0;
+    uint32_t consumers = 0;
+    bool rebuild = false;
+    TimePoint since;
+    std::map<ConsumerId, Recruit> recruits;
+  };
+  // A position that is being saved. Not stored: whoever asked asks again.
+  struct Gather {
+    JobId job{};
+    SessionId session{};
+    RequestId request{};
+    ConsumerId asker{};
+    uint64_t tag = 0;
+    TimePoint since;
+    History done{};                             // when the question came
+    std::vector<History> now{};                 // of those who have answered…
+    std::vector<Position> at{};                 // …and at the step
+    std::map<ConsumerId, SessionId> waiting{};  // who has not, and where it was asked
   };
 
   // core.cc
@@ -100,6 +131,29 @@ class DispatcherCore::Impl {
   void CollectJobs();
   void Bury(Job& job);
 
+  // restores.cc
+  void OnMessage(SessionId session, RequestId request, const msg::Restore& restore);
+  std::string RowsOf(const Job& job) const;
+  bool Enlist(Job& job, Recruit recruit);
+  bool Whole(const Cohort& cohort) const;
+  void CommitIfWhole(Job& job);
+  void Commit(Job& job, const Position& position);
+  Consumer NewMember(const Job& job, const Consumer& old, const msg::Restore& word) const;
+  void ShutOut(const Job& job, const Consumer& member);
+  void FailCohort(const Job& job, const Status& error);
+  void CheckCohorts();
+  Status MissingRecruits(const Job& job, const Cohort& cohort) const;
+
+  // gathers.cc
+  void OnMessage(SessionId session, RequestId request, const msg::SavePosition& ask);
+  void OnMessage(SessionId session, RequestId request, const msg::PartReply& part);
+  Status AddPart(Gather& gather, const Job& job, const std::string& current, const std::string& at_tag) const;
+  void ContinueGather(uint64_t number);
+  void CheckGathers();
+  Status GatherTrouble(const Gather& gather, const Job& job) const;
+  void EndGather(uint64_t number, Status error);
+  void FailGathers(JobId job, const Status& error);
+
   // workers.cc
   void OnMessage(SessionId session, RequestId request, const msg::WorkerHello& message);
   void OnMessage(SessionId session, RequestId request, const msg::WorkerBeat& message);
@@ -125,6 +179,9 @@ class DispatcherCore::Impl {
   std::map<JobId, Job> jobs_;
   std::map<JobId, Listing> listings_;
   std::vector<PendingJoin> joins_;
+  std::map<JobId, Cohort> cohorts_;
+  std::map<uint64_t, Gather> gathers_;
+  uint64_t gathers_made_ = 0;
   std::map<WorkerId, Worker> workers_;
   std::deque<Tombstone> tombstones_;
   uint64_t next_tombstone_ = 1;

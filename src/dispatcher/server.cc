@@ -11,6 +11,7 @@
 #include "dispatcher/core.h"
 #include "dispatcher/store.h"
 #include "penstock/plan.h"
+#include "plan/position.h"
 #include "wire/io_thread.h"
 
 namespace penstock::dispatcher {
@@ -22,6 +23,11 @@ std::function<Result<std::string>(std::string_view)> PlanChecker(std::function<S
     if (more) PENSTOCK_TRY(more(bytes));
     return Fingerprint(plan);
   };
+}
+
+Result<std::string> RowsOf(std::string_view bytes) {
+  PENSTOCK_ASSIGN(const Plan plan, ParsePlan(bytes));
+  return RowsFingerprint(plan);
 }
 
 }  // namespace
@@ -83,6 +89,7 @@ DispatcherServer::Impl::Impl(ServerOptions options, std::unique_ptr<Store> store
              .term = store_->term(),
              .version = PENSTOCK_VERSION,
              .check_plan = PlanChecker(options_.check_plan),
+             .rows_of = RowsOf,
              .worker_deadline = options_.worker_deadline}),
       io_("pens-dispatch"),
       core_timer_(io_),

@@ -39,6 +39,11 @@ Status OtherConsumers(const Job& job, uint32_t declared) {
       .With("job", job.name);
 }
 
+Status OtherGeneration(const Job& job, Generation generation) {
+  return Status(Code::kStale, Named(job) + " was restored to generation " + std::to_string(Raw(job.generation)) +
+                                  "; this consumer reads generation " + std::to_string(Raw(generation)));
+}
+
 Status JobFinished(const std::string& name) {
   return Status(Code::kFinished,
                 "job '" + name + "' has finished: its epochs were delivered; read again under another job name, or restore a position of it")

@@ -14,6 +14,7 @@ std::string Named(const Job& job);  // "job 'train'"
 // Ok where the join asks for what the job is. The number of consumers is not compared: a restore may change it.
 Status CompareTerms(const Job& job, const msg::Join& join);
 Status OtherConsumers(const Job& job, uint32_t declared);
+Status OtherGeneration(const Job& job, Generation generation);
 Status JobFinished(const std::string& name);
 // Whether a job of that mode can be read over such inputs.
 Status CheckLayout(const Job& job);

@@ -49,6 +49,7 @@ struct Position {
   uint32_t consumers = 0;            // declared; 0: not declared
   uint32_t index = 0;                // of a part
   uint64_t batch = 0;                // rows a batch; 0: the loop gets rows one by one
+  uint32_t places = 0;               // strict: of the ring
   Epoch epoch{};                     // that was being read
   History delivered;                 // of a part: in this generation
   History base;                      // of a part: where this generation began

@@ -188,6 +188,9 @@ Status ReadHead(const Fields& fields, Position& position) {
   PENSTOCK_ASSIGN(position.tag, fields.GetNumber<uint64_t>("tag"));
   PENSTOCK_ASSIGN(position.consumers, fields.GetNumber<uint32_t>("consumers"));
   PENSTOCK_ASSIGN(position.batch, fields.GetNumber<uint64_t>("batch"));
+  if (fields.Has("places")) {
+    PENSTOCK_ASSIGN(position.places, fields.GetNumber<uint32_t>("places"));
+  }
   PENSTOCK_ASSIGN(const uint32_t epoch, fields.GetNumber<uint32_t>("epoch"));
   position.epoch = Epoch{epoch};
   return {};
@@ -218,6 +221,7 @@ std::string ToJson(const Position& position) {
                {"consumers", position.consumers}};
   if (part) json["index"] = position.index;
   json["batch"] = position.batch;
+  if (position.places != 0) json["places"] = position.places;
   json["epoch"] = Raw(position.epoch);
   json["epochs_done"] = Raw(position.delivered.epochs_done);
   json["epochs"] = EpochsJson(position.delivered);

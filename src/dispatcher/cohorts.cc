@@ -1,0 +1,174 @@
+#include "dispatcher/cohorts.h"
+
+#include <algorithm>
+#include <set>
+
+#include "dispatcher/terms.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+Status Other(const Job& job, const std::string& what, const std::string& state, const std::string& has) {
+  return Status(Code::kMismatch, "this state was saved with " + what + " " + state + ", and " + Named(job) + " has " + has +
+                                     ": restore it into the job it was saved from, or one over the same rows")
+      .With("job", job.name);
+}
+
+Status Mixed(const Job& job, const std::string& what, const std::string& one, const std::string& another) {
+  return Status(Code::kMismatch, "the consumers that restore " + Named(job) + " bring states of " + what + " " + one + " and " + another +
+                                     ": give all of them what was saved at one step")
+      .With("job", job.name);
+}
+
+Status CheckAlike(const Job& job, const std::vector<Position>& states, bool any_cut) {
+  const Position& first = states.front();
+  for (const Position& state : states) {
+    if (state.job != first.job) return Mixed(job, "jobs", first.job, state.job);
+    if (state.generation != first.generation) {
+      return Mixed(job, "generations", std::to_string(Raw(first.generation)), std::to_string(Raw(state.generation)));
+    }
+    if (!any_cut && state.tag != first.tag) return Mixed(job, "steps", std::to_string(first.tag), std::to_string(state.tag));
+    if (state.consumers != first.consumers) return Mixed(job, "rosters of", std::to_string(first.consumers), std::to_string(state.consumers));
+  }
+  return {};
+}
+
+Status CheckCovered(const Job& job, const std::vector<Position>& parts) {
+  std::set<uint32_t> covered;
+  for (const Position& part : parts) covered.insert(part.index);
+  for (uint32_t index = 0; index < parts.front().consumers; ++index) {
+    if (covered.contains(index)) continue;
+    return Status(Code::kMismatch, "the part of consumer " + std::to_string(index) + " of " + std::to_string(parts.front().consumers) +
+                                       " is missing, so what it delivered is not known to " + Named(job) +
+                                       ": bring every consumer's part, or one whole position (state_dict() with its default scope)")
+        .With("job", job.name);
+  }
+  return {};
+}
+
+EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delivered, uint64_t& repeated) {
+  const Delivered::Rest rest = delivered.Complement(shape.lanes);
+  EpochState state(epoch, shape);
+  ReplicaState replica{.watermark = rest.watermark};
+  if (shape.range_rows > 0) {
+    replica = {.ranged = std::vector<RangedLane>(shape.lanes)};
+    for (uint32_t lane = 0; lane < rest.watermark; ++lane) replica.ranged[lane].ended = true;
+  }
+  for (const Delivered::Piece& hole : rest.pieces) {
+    Piece piece{.lane = {epoch, ReplicaId{0}, hole.lane}, .from = hole.rows.from, .to = hole.rows.to.seq, .fence = Fence{1}};
+    if (hole.rows.to.child > 0) {
+      ++piece.to;
+      ++repeated;
+    }
+    if (shape.range_rows > 0 && hole.rows.to == kLaneEndCursor) {
+      // The lane goes on from here, in ranges; they begin with whole source rows.
+      RangedLane& lane = replica.ranged[Raw(hole.lane)];
+      lane.ended = false;
+      lane.next = hole.rows.from.seq + (hole.rows.from.child > 0 ? 1 : 0);
+      piece.to = lane.next;
+      if (piece.from.seq == piece.to) continue;
+    }
+    state.RestorePiece(piece);
+  }
+  state.RestoreReplica(std::move(replica));
+  return state;
+}
+
+}  // namespace
+
+Status CheckState(const Job& job, const std::string& rows, const Position& state) {
+  if (job.mode == Mode::kReplicated) {
+    return Status(Code::kInvalid, Named(job) + " is read in mode replicated, which has no position: use mode shared").With("job", job.name);
+  }
+  if (state.rows != rows) return Other(job, "rows", state.rows, rows);
+  if (state.manifest != job.inputs.manifest_hash) return Other(job, "manifest", state.manifest, job.inputs.manifest_hash);
+  if (state.mode != job.mode) return Other(job, "mode", std::string(Name(state.mode)), std::string(Name(job.mode)));
+  if (state.seed != job.seed) return Other(job, "seed", std::to_string(state.seed), std::to_string(job.seed));
+  for (const History* history : {&state.delivered, &state.base}) {
+    for (const auto& [epoch, named] : history->epochs) {
+      if (named.LanesNamed() > job.inputs.layout.lanes)
+        return Other(job, "lanes up to", std::to_string(named.LanesNamed()), std::to_string(job.inputs.layout.lanes));
+    }
+  }
+  if (job.mode != Mode::kStrict) return {};
+  if (state.batch != job.inputs.layout.batch) return Other(job, "batch", std::to_string(state.batch), std::to_string(job.inputs.layout.batch));
+  for (const auto& [id, member] : job.members) {
+    if (state.places == 0 || member.places == 0 || member.places == state.places) continue;
+    return Other(job, "places", std::to_string(state.places), std::to_string(member.places) + " (as " + member.name + " asks)");
+  }
+  return {};
+}
+
+Result<Position> Assemble(const Job& job, const std::string& rows, const std::vector<Position>& states, bool any_cut) {
+  if (states.empty()) {
+    Position start;
+    start.job = job.name;
+    start.dataset = job.dataset;
+    start.rows = rows;
+    start.manifest = job.inputs.manifest_hash;
+    start.mode = job.mode;
+    start.seed = job.seed;
+    start.places = job.places;
+    start.batch = job.inputs.layout.batch;
+    if (job.mode == Mode::kStrict) start.ring.emplace();
+    return start;
+  }
+  PENSTOCK_TRY(CheckAlike(job, states, any_cut));
+  const auto whole = std::find_if(states.begin(), states.end(), [](const Position& state) { return state.kind == Position::Kind::kPosition; });
+  if (whole != states.end()) return *whole;
+  Position position = states.front();
+  position.kind = Position::Kind::kPosition;
+  position.index = 0;
+  if (job.mode == Mode::kStrict) return position;
+  PENSTOCK_TRY(CheckCovered(job, states));
+  position.delivered = position.base;
+  position.base = {};
+  for (const Position& part : states) {
+    position.epoch = std::min(position.epoch, part.epoch);
+    position.delivered.MergePart(part.delivered);
+  }
+  return position;
+}
+
+History DoneIn(const Job& job) {
+  History done{.epochs_done = job.first_open, .epochs = {}};
+  for (const auto& [epoch, state] : job.open) {
+    Delivered rows;
+    for (const ReplicaState& replica : state.replicas()) {
+      rows.AddLanes({0, replica.watermark});
+      for (uint32_t lane = 0; lane < replica.ranged.size(); ++lane) {
+        const RangedLane& ranged = replica.ranged[lane];
+        rows.Add(LaneId{lane}, {}, ranged.ended ? kLaneEndCursor : Cursor{ranged.next, 0});
+      }
+    }
+    Delivered open;
+    for (const auto& [place, piece] : state.pool()) open.Add(piece.lane.lane, piece.from, {piece.to, 0});
+    for (const auto& [consumer, holder] : state.holders()) {
+      for (const auto& [name, held] : holder) open.Add(name.lane.lane, held.from, {held.to, 0});
+    }
+    rows.Subtract(open);
+    if (!rows.empty()) done.epochs[epoch] = std::move(rows);
+  }
+  return done;
+}
+
+uint64_t SetTo(Job& job, const Position& position) {
+  Position base = position;
+  base.delivered.Settle(job.inputs.layout.lanes);
+  job.generation = Generation{std::max(Raw(job.generation), Raw(base.generation)) + 1};
+  job.first_open = base.delivered.epochs_done;
+  job.started = false;
+  job.delivered.clear();
+  job.open.clear();
+  if (job.mode == Mode::kStrict && base.places != 0) job.places = base.places;
+  uint64_t repeated = 0;
+  for (const auto& [epoch, delivered] : base.delivered.epochs) {
+    if (epoch < job.first_open || (job.epochs != 0 && Raw(epoch) >= job.epochs)) continue;
+    job.open.emplace(epoch, StateOf(epoch, job.shape(), delivered, repeated));
+  }
+  job.redelivered += repeated;
+  job.base = ToJson(base);
+  return repeated;
+}
+
+}  // namespace penstock::dispatcher

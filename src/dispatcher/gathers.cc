@@ -1,0 +1,142 @@
+// Saving a job's position: every live consumer is asked for its part (docs/design/positions.md, "The job's position").
+#include <utility>
+
+#include "dispatcher/cohorts.h"
+#include "dispatcher/core_impl.h"
+#include "dispatcher/terms.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+constexpr auto kGatherDeadline = std::chrono::seconds(60);  // the slowest consumer comes to the step, and answers
+
+Status Unsaved(const Job& job, const std::string& why) {
+  return Status(Code::kUnavailable, "the position of " + Named(job) + " was not saved: " + why).With("job", job.name);
+}
+
+}  // namespace
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::SavePosition& ask) {
+  Job* job = FindReading(ask.job, ask.consumer, session, request);
+  if (job == nullptr) return;
+  if (ask.generation != job->generation) return Fail(session, request, OtherGeneration(*job, ask.generation));
+  if (job->mode == Mode::kReplicated) {
+    return Fail(session, request, Status(Code::kInvalid, Named(*job) + " is read in mode replicated, which has no position: use mode shared"));
+  }
+  if (job->mode == Mode::kStrict) return Reply(session, request, msg::SavedPosition{ask.at_tag});
+  Gather gather{.job = job->id, .session = session, .request = request, .asker = ask.consumer, .tag = ask.tag, .since = now_};
+  gather.done = DoneIn(*job);
+  if (Status status = AddPart(gather, *job, ask.current, ask.at_tag); !status.ok()) return Fail(session, request, std::move(status));
+  for (const auto& [id, member] : job->members) {
+    if (member.undecided || id == ask.consumer) continue;
+    if (member.expired && !job->holds()) continue;  // what it asked for is done, the rest is in the pool
+    if (member.expired) {
+      return Fail(
+          session, request,
+          Unsaved(*job, "consumer " + member.name + " is dead and what it delivered last is not known; start it anew, or restore an earlier one"));
+    }
+    gather.waiting.emplace(id, SessionId{});
+  }
+  const uint64_t number = ++gathers_made_;
+  gathers_.emplace(number, std::move(gather));
+  ContinueGather(number);
+}
+
+void DispatcherCore::Impl::OnMessage(SessionId, RequestId, const msg::PartReply& part) {
+  auto gather = gathers_.find(part.gather);
+  auto job = jobs_.find(part.job);
+  if (gather == gathers_.end() || job == jobs_.end() || gather->second.job != part.job) return;
+  if (part.generation != job->second.generation || !gather->second.waiting.contains(part.consumer)) return;
+  Status status = part.error.ok() ? AddPart(gather->second, job->second, part.current, part.at_tag) : part.error;
+  if (!status.ok()) {
+    const std::string name = job->second.members.at(part.consumer).name;
+    return EndGather(part.gather, Unsaved(job->second, "consumer " + name + " says: " + status.message()));
+  }
+  gather->second.waiting.erase(part.consumer);
+  ContinueGather(part.gather);
+}
+
+Status DispatcherCore::Impl::AddPart(Gather& gather, const Job& job, const std::string& current, const std::string& at_tag) const {
+  PENSTOCK_ASSIGN(const Position now, ParsePosition(current));
+  PENSTOCK_ASSIGN(Position at, ParsePosition(at_tag));
+  PENSTOCK_TRY(CheckState(job, RowsOf(job), at));
+  gather.now.push_back(now.delivered);
+  gather.at.push_back(std::move(at));
+  return {};
+}
+
+// Asks whoever was not asked on the session it has now, and answers when nobody is left.
+void DispatcherCore::Impl::ContinueGather(uint64_t number) {
+  Gather& gather = gathers_.at(number);
+  const Job& job = jobs_.at(gather.job);
+  for (auto& [id, asked] : gather.waiting) {
+    const Consumer& member = job.members.at(id);
+    if (member.session == SessionId{} || member.session == asked) continue;
+    asked = member.session;
+    out_->sends.push_back({member.session, RequestId{}, msg::PartAsk{gather.job, number, gather.tag}});
+  }
+  if (!gather.waiting.empty()) return;
+  Position position = gather.at.front();
+  position.kind = Position::Kind::kPosition;
+  position.index = 0;
+  position.base = {};
+  position.consumers = job.consumers;
+  position.tag = gather.tag;
+  position.delivered = gather.done;
+  const uint32_t lanes = job.inputs.layout.lanes;
+  for (const History& now : gather.now) position.delivered.SubtractPart(now, lanes);
+  for (const Position& part : gather.at) {
+    position.epoch = std::min(position.epoch, part.epoch);
+    position.delivered.MergePart(part.delivered);
+  }
+  position.delivered.Settle(lanes);
+  Reply(gather.session, gather.request, msg::SavedPosition{ToJson(position)});
+  gathers_.erase(number);
+}
+
+void DispatcherCore::Impl::CheckGathers() {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, gather] : gathers_) numbers.push_back(number);
+  for (uint64_t number : numbers) {
+    const Gather& gather = gathers_.at(number);
+    auto job = jobs_.find(gather.job);
+    if (job == jobs_.end()) {
+      gathers_.erase(number);
+      continue;
+    }
+    Status trouble = GatherTrouble(gather, job->second);
+    if (trouble.ok()) {
+      ContinueGather(number);
+    } else {
+      EndGather(number, std::move(trouble));
+    }
+  }
+}
+
+Status DispatcherCore::Impl::GatherTrouble(const Gather& gather, const Job& job) const {
+  std::string silent;
+  for (const auto& [id, asked] : gather.waiting) {
+    auto member = job.members.find(id);
+    if (member == job.members.end()) return Unsaved(job, "a consumer left while it was asked for its part; save again");
+    if (member->second.expired)
+      return Unsaved(job, "consumer " + member->second.name + " died while it was asked for its part; save again when it is back");
+    silent += (silent.empty() ? "" : ", ") + member->second.name;
+  }
+  if (now_ - gather.since <= kGatherDeadline) return {};
+  return Unsaved(job, "these consumers have not come to step " + std::to_string(gather.tag) + " or do not answer: " + silent);
+}
+
+void DispatcherCore::Impl::EndGather(uint64_t number, Status error) {
+  const auto gather = gathers_.extract(number);
+  Fail(gather.mapped().session, gather.mapped().request, std::move(error));
+}
+
+void DispatcherCore::Impl::FailGathers(JobId job, const Status& error) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, gather] : gathers_) {
+    if (gather.job == job) numbers.push_back(number);
+  }
+  for (uint64_t number : numbers) EndGather(number, error);
+}
+
+}  // namespace penstock::dispatcher

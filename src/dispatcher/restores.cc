@@ -1,0 +1,187 @@
+// Restoring a job: one act of all its consumers together.
+#include <utility>
+
+#include "base/constants.h"
+#include "dispatcher/codec.h"
+#include "dispatcher/cohorts.h"
+#include "dispatcher/core_impl.h"
+#include "dispatcher/terms.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+constexpr auto kCohortDeadline = std::chrono::seconds(60);  // for all ranks to be started and load their states
+constexpr auto kRebuildWindow = kSilence;                   // for live loops that declared no number to find the dispatcher again
+
+}  // namespace
+
+void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::Restore& restore) {
+  Job* job = FindReading(restore.job, restore.consumer, session, request);
+  if (job == nullptr) return;
+  Consumer& consumer = job->members.at(restore.consumer);
+  consumer.heard = now_;
+  consumer.session = session;
+  // Whoever is a member of the generation that followed was in its cohort: its answer was lost.
+  if (restore.generation < job->generation) return SendJoined(session, request, *job, consumer);
+  if (restore.consumers > 0 && restore.index >= restore.consumers) {
+    return Fail(session, request,
+                Status(Code::kInvalid, "consumer index " + std::to_string(restore.index) + " is not below the number of consumers that restore, " +
+                                           std::to_string(restore.consumers)));
+  }
+  Recruit recruit{session, request, restore, std::nullopt};
+  if (!restore.state.empty()) {
+    Result<Position> state = ParsePosition(restore.state);
+    Status status = state.ok() ? CheckState(*job, RowsOf(*job), *state) : state.status();
+    if (!status.ok()) return Fail(session, request, std::move(status));
+    recruit.state = *std::move(state);
+  }
+  if (Enlist(*job, std::move(recruit))) CommitIfWhole(*job);
+}
+
+// The fingerprint of what makes its rows.
+std::string DispatcherCore::Impl::RowsOf(const Job& job) const {
+  if (!options_.rows_of) return job.dataset;
+  const Result<std::string> rows = options_.rows_of(datasets_.at(job.dataset));
+  return rows.ok() ? *rows : job.dataset;
+}
+
+// False: it was sent away.
+bool DispatcherCore::Impl::Enlist(Job& job, Recruit recruit) {
+  const msg::Restore& word = recruit.restore;
+  Cohort& cohort = cohorts_[job.id];
+  const bool other = cohort.attempt != word.attempt || cohort.consumers != word.consumers || cohort.rebuild != word.rebuild;
+  if (!cohort.recruits.empty() && word.attempt < cohort.attempt) {
+    Fail(recruit.session, recruit.request,
+         Status(Code::kStale, "attempt " + std::to_string(word.attempt) + " restores " + Named(job) + " after attempt " +
+                                  std::to_string(cohort.attempt) + " has begun to: stop it"));
+    return false;
+  }
+  if (!cohort.recruits.empty() && other) {
+    FailCohort(job, Status(Code::kStale, "a newer start of the consumers of " + Named(job) + " restores it: this one is not of it"));
+  }
+  Cohort& now = cohorts_[job.id];
+  if (now.recruits.empty()) now = {word.attempt, word.consumers, word.rebuild, now_, {}};
+  for (auto it = now.recruits.begin(); it != now.recruits.end();) {
+    const bool replaced = word.consumers > 0 && it->second.restore.index == word.index && it->first != word.consumer;
+    if (replaced) {
+      Fail(it->second.session, it->second.request,
+           Status(Code::kStale, "another start of consumer " + std::to_string(word.index) + " restores " + Named(job) + " in its place"));
+    }
+    it = replaced ? now.recruits.erase(it) : std::next(it);
+  }
+  const ConsumerId id = word.consumer;
+  now.recruits.insert_or_assign(id, std::move(recruit));
+  return true;
+}
+
+bool DispatcherCore::Impl::Whole(const Cohort& cohort) const {
+  if (cohort.consumers > 0) return cohort.recruits.size() == cohort.consumers;
+  return !cohort.rebuild || now_ - cohort.since > kRebuildWindow;
+}
+
+void DispatcherCore::Impl::CommitIfWhole(Job& job) {
+  auto cohort = cohorts_.find(job.id);
+  if (cohort == cohorts_.end() || cohort->second.recruits.empty() || !Whole(cohort->second)) return;
+  std::vector<Position> states;
+  for (const auto& [id, recruit] : cohort->second.recruits) {
+    if (recruit.state.has_value()) states.push_back(*recruit.state);
+  }
+  Result<Position> position = Assemble(job, RowsOf(job), states, cohort->second.rebuild);
+  if (!position.ok()) return FailCohort(job, position.status());
+  Commit(job, *position);
+}
+
+void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
+  const Cohort cohort = std::move(cohorts_.at(job.id));
+  cohorts_.erase(job.id);
+  Changes changes{.job = true, .epochs = {}, .members = {}};
+  for (const auto& [epoch, state] : job.open) changes.epochs.insert(epoch);
+  job.consumers = cohort.consumers;
+  const uint64_t repeated = SetTo(job, position);
+  counts_.redelivered += repeated;
+  for (const auto& [epoch, state] : job.open) changes.epochs.insert(epoch);
+  std::map<ConsumerId, Consumer> before = std::exchange(job.members, {});
+  for (const auto& [id, recruit] : cohort.recruits) {
+    const auto old = before.find(id);
+    if (old == before.end()) continue;  // it has left, and is missed when the job starts
+    job.members.emplace(id, NewMember(job, old->second, recruit.restore));
+    changes.members.insert(id);
+  }
+  for (auto& [id, member] : before) {
+    changes.members.insert(id);
+    if (!job.members.contains(id)) ShutOut(job, member);
+  }
+  FailGathers(job.id, Status(Code::kStale, Named(job) + " was restored while its position was being saved"));
+  dispatcher::Settle(job, now_, changes);
+  Record(job, changes);
+  Put(BaseKey(job.id), job.base);
+  Log(Named(job) + " was restored: generation " + std::to_string(Raw(job.generation)) + ", step " + std::to_string(position.tag) + ", consumers " +
+      std::to_string(job.consumers));
+  for (const auto& [id, recruit] : cohort.recruits) {
+    if (auto member = job.members.find(id); member != job.members.end()) SendJoined(recruit.session, recruit.request, job, member->second);
+  }
+}
+
+Consumer DispatcherCore::Impl::NewMember(const Job& job, const Consumer& old, const msg::Restore& word) const {
+  Consumer member;
+  member.id = old.id;
+  member.index = word.index;
+  member.name = old.name;
+  // A position at the job's very end leaves nothing to read: its last epoch, ended.
+  member.epoch = job.finished() ? Epoch{job.epochs - 1} : job.first_open;
+  member.ended = job.finished();
+  member.declared = word.consumers;
+  member.attempt = word.attempt;
+  member.places = old.places;
+  member.on_restart = old.on_restart;
+  member.heard = now_;
+  member.session = old.session;
+  return member;
+}
+
+// It learns of the generation at once, and delivers nothing more.
+void DispatcherCore::Impl::ShutOut(const Job& job, const Consumer& member) {
+  if (member.session == SessionId{} || member.serial == 0) return;
+  msg::BeatReply reply;
+  reply.serial = member.serial;
+  reply.generation = job.generation;
+  reply.epoch = member.epoch;
+  out_->sends.push_back({member.session, RequestId{}, std::move(reply)});
+}
+
+void DispatcherCore::Impl::FailCohort(const Job& job, const Status& error) {
+  auto cohort = cohorts_.extract(job.id);
+  if (cohort.empty()) return;
+  for (const auto& [id, recruit] : cohort.mapped().recruits) Fail(recruit.session, recruit.request, error);
+}
+
+void DispatcherCore::Impl::CheckCohorts() {
+  std::vector<JobId> ids;
+  for (const auto& [id, cohort] : cohorts_) ids.push_back(id);
+  for (JobId id : ids) {
+    auto job = jobs_.find(id);
+    const Cohort& cohort = cohorts_.at(id);
+    if (job == jobs_.end() || cohort.recruits.empty()) {
+      cohorts_.erase(id);
+    } else if (Whole(cohort)) {
+      CommitIfWhole(job->second);
+    } else if (now_ - cohort.since > kCohortDeadline) {
+      FailCohort(job->second, MissingRecruits(job->second, cohort));
+    }
+  }
+}
+
+Status DispatcherCore::Impl::MissingRecruits(const Job& job, const Cohort& cohort) const {
+  std::set<uint32_t> there;
+  for (const auto& [id, recruit] : cohort.recruits) there.insert(recruit.restore.index);
+  std::string missing;
+  for (uint32_t index = 0; index < cohort.consumers; ++index) {
+    if (!there.contains(index)) missing += (missing.empty() ? "" : ", ") + std::to_string(index);
+  }
+  return Status(Code::kDeadline, "of the " + std::to_string(cohort.consumers) + " consumers that restore " + Named(job) +
+                                     " these did not come within " + std::to_string(kCohortDeadline.count()) + " s: " + missing +
+                                     "; a restore is one act of all consumers")
+      .With("job", job.name);
+}
+
+}  // namespace penstock::dispatcher
