@@ -138,8 +138,8 @@ def test_joining_a_finished_job_is_an_error(start_cluster: StartCluster) -> None
     cluster = start_cluster(workers=1)
     dataset = Dataset.from_range(5)
     assert len(_read(dataset, cluster.address, job_name="once")) == 5
-    with pytest.raises(penstock.Finished, match="once"):
-        dataset.distribute(cluster.address, job_name="once")
+    with dataset.distribute(cluster.address, job_name="once") as reader, pytest.raises(penstock.Finished, match="once"):
+        next(iter(reader))
 
 
 def test_a_job_s_name_stands_for_one_dataset(start_cluster: StartCluster) -> None:
