@@ -62,6 +62,21 @@ def test_remote_gives_the_rows_of_inline(shuffled: bool, start_cluster: StartClu
     assert sorted(remote, key=sortable) == sorted(inline, key=sortable)
 
 
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_remote_gives_the_batches_of_inline(shuffled: bool, start_cluster: StartCluster, records: Records) -> None:
+    cluster = start_cluster(2)
+    dataset = (records.dataset().shuffle(1000) if shuffled else records.dataset()).batch(N)
+
+    def whole_groups(service: str) -> Counter[tuple[int, ...]]:
+        """The batches that are one group of one lane; tails are joined in the order in which lanes end, which is free."""
+        with dataset.distribute(service, seed=7) as reader:
+            return Counter(tuple(batch["id"].tolist()) for batch in reader if len(reader.provenance(batch)) == 1)
+
+    inline = whole_groups("inline")
+    assert whole_groups(cluster.address) == inline
+    assert inline.total() > records.rows // N // 2, "most batches are of this kind"
+
+
 def test_random_plans_give_the_model_s_rows_to_any_number_of_consumers(start_cluster: StartCluster) -> None:
     cluster = start_cluster(2)
 
