@@ -64,6 +64,7 @@ class Run final : public LaneRun {
 
   // Rows of the pending ones up to the last end of a group: groups are cut from the lane's start.
   uint64_t WholeGroups() const {
+    if (request_.by_group) return columns_.rows() >= plan_.group_rows ? plan_.group_rows : 0;
     const uint64_t end = next_ + columns_.rows();
     const uint64_t boundary = end - end % plan_.group_rows;
     return boundary > next_ ? boundary - next_ : 0;
@@ -71,12 +72,14 @@ class Run final : public LaneRun {
 
   bool Complete() const {
     if (columns_.rows() == 0) return false;  // though offsets begin with a 0 that takes bytes
+    if (request_.by_group) return WholeGroups() > 0;
     const uint64_t bytes = columns_.bytes();
     return bytes >= request_.block_cap || (bytes >= request_.block_target && WholeGroups() > 0);
   }
 
   // How many rows to evaluate next: what is missing to the target by the size of rows so far, and then to the end of the group.
   uint64_t Quantum() const {
+    if (request_.by_group) return QuantumOfGroup();
     const uint64_t bytes = columns_.bytes();
     const uint64_t row_bytes = std::max<uint64_t>(fixed_row_bytes_ > 0 ? fixed_row_bytes_ : row_bytes_, 1);
     const bool short_of_target = bytes < request_.block_target;
@@ -86,6 +89,11 @@ class Run final : public LaneRun {
     const uint64_t room = std::max<uint64_t>((request_.block_cap - std::min(bytes, request_.block_cap)) / row_bytes, 1);
     rows = std::min({rows, room, fixed_row_bytes_ > 0 ? kFixedRowsAtOnce : row_bytes_ == 0 ? 1 : kRowsAtOnce});
     return std::min(rows, request_.to - read_);
+  }
+
+  uint64_t QuantumOfGroup() const {
+    const uint64_t at_once = fixed_row_bytes_ > 0 ? kFixedRowsAtOnce : row_bytes_ == 0 ? 1 : kRowsAtOnce;
+    return std::min({plan_.group_rows - columns_.rows(), at_once, request_.to - read_});
   }
 
   Status Fill() {
@@ -129,6 +137,7 @@ class Run final : public LaneRun {
   uint64_t RowsOfBlock() const {
     const uint64_t pending = columns_.rows();
     const uint64_t groups = WholeGroups();
+    if (request_.by_group) return groups > 0 ? groups : pending;
     const bool over = ended_ || !failed_.ok() || read_ == request_.to;
     const uint64_t rows = over && columns_.bytes() <= request_.block_target ? pending : groups > 0 ? groups : pending;
     if (PlanOf(rows).header.total_bytes <= request_.block_cap) return rows;

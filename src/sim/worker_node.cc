@@ -121,6 +121,13 @@ void WorkerNode::Do(const worker::SendBlock& a) {
   After(world_.random.Micros(10, 2000), [this, handle = Raw(a.handle)] { Freed(handle); });
 }
 
+// A copy has no memory here: letting go of it is nobody's word.
+void WorkerNode::Do(const worker::SendCopy& a) {
+  const LinkId link{Raw(a.session)};
+  const BlockOnTheWay copy{++handles_, blocks_.at(Raw(a.handle)).info};
+  if (sessions_.contains(link)) world_.Send(link, *this, {a.stream, {}, false, copy});
+}
+
 void WorkerNode::Do(const worker::ReleaseBlock& a) {
   if (blocks_.erase(Raw(a.handle)) == 0) world_.Violated(name() + " released a block twice");
 }

@@ -49,6 +49,7 @@ class WorkerNode final : public Node {
 
   void Do(const worker::SendToConsumer& a);
   void Do(const worker::SendBlock& a);
+  void Do(const worker::SendCopy& a);
   void Do(const worker::ReleaseBlock& a);
   void Do(const worker::FetchJob& a);
   void Do(const worker::ForgetJob&) {}

@@ -124,6 +124,9 @@ void WorkerCore::State::Handle(const ConsumerSaid& event) {
     OnOpen(event.session, event.stream, *open);
   } else if (const auto* credit = std::get_if<msg::Credit>(&event.message)) {
     OnCredit(event.session, event.stream, *credit);
+  } else if (const auto* take = std::get_if<msg::Take>(&event.message)) {
+    const auto lane = session->second.lanes.find(event.stream);
+    if (lane != session->second.lanes.end() && lanes_.at(lane->second).open.by_group) OnTake(lanes_.at(lane->second), *take);
   } else if (std::holds_alternative<msg::CloseLane>(event.message)) {
     const auto lane = session->second.lanes.find(event.stream);
     if (lane != session->second.lanes.end()) CloseLane(lane->second);
@@ -167,6 +170,8 @@ void WorkerCore::State::Handle(const BlockFreed& event) {
   }
   room_freed_ = true;
   if (OpenLane* lane = Find(block.lane)) Work(*lane);
+  const auto run = runs_.find(block.made_by);
+  if (run != runs_.end() && run->second.groups) WorkGroups(*run->second.groups);
 }
 
 // ---- jobs
@@ -306,10 +311,15 @@ void WorkerCore::State::Handle(const TimerFired&) {
   }
   for (const TaskId task : expired) StopRun(task);
   ForgetIdleConsumers();
+  CloseLaggards();
   std::vector<LaneNo> retry;
+  std::set<SharedKey> retry_groups;
   for (auto& [task, run] : runs_) {
-    if (run.retry_at > TimePoint{} && run.retry_at <= now_) retry.push_back(run.lane);
+    if (run.retry_at == TimePoint{} || run.retry_at > now_) continue;
+    if (run.groups) retry_groups.insert(*run.groups);
+    retry.push_back(run.lane);
   }
+  for (const SharedKey& key : retry_groups) WorkGroups(key);
   for (const LaneNo no : retry) {
     if (OpenLane* lane = Find(no)) Work(*lane);
   }

@@ -32,6 +32,10 @@ void WorkerCore::State::Admit(OpenLane& lane) {
                                                  ", it is at " + std::to_string(Raw(job.generation)) + " now"));
   }
   job.generation = lane.open.generation;
+  if (lane.open.by_group) {
+    if (CheckFits(lane, job)) AdmitFollower(lane);
+    return;
+  }
   if (AnsweredByKnownEnd(lane, job) || !CheckFits(lane, job)) return;
   Run* parked = ParkedAt(lane);
   if (parked == nullptr && WaitsForRun(lane)) return;
@@ -94,11 +98,7 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
   const GroupId group{Raw(lane.open.job)};
   lane.reserve = ReserveOf(job);
   budget_.Open(HolderOf(lane.no), group, lane.reserve);  // Admit saw that all of it fits
-  Consumer& consumer = consumers_.at(lane.consumer());
-  if (consumer.loan == 0 && sessions_.at(lane.session).shares_memory) {
-    consumer.loan = next_loan_++;
-    budget_.Open(LoanOf(consumer), group, 0);
-  }
+  OpenLoan(lane);
   const msg::Range& range = lane.open.range;
   if (run != nullptr) {
     Do(ExtendLane{run->task, range.to});
@@ -109,7 +109,13 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
     ++job.runs;
     budget_.Open(HolderOf(task), group, job.state_bytes);
     if (lane.ranged()) ranged_runs_[{run->job, run->key}].push_back(task);
-    Do(StartLane{task, run->job, range.lane, range.from, range.to, block_target_, block_cap_});
+    Do(StartLane{.task = task,
+                 .job = run->job,
+                 .lane = range.lane,
+                 .from = range.from,
+                 .to = range.to,
+                 .block_target = block_target_,
+                 .block_cap = block_cap_});
   }
   run->to = range.to;
   run->lane = lane.no;
@@ -117,6 +123,13 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
   Enter(lane, OpenLane::Phase::kReading);
   lane.task = run->task;
   Work(lane);
+}
+
+void WorkerCore::State::OpenLoan(const OpenLane& lane) {
+  Consumer& consumer = consumers_.at(lane.consumer());
+  if (consumer.loan != 0 || !sessions_.at(lane.session).shares_memory) return;
+  consumer.loan = next_loan_++;
+  budget_.Open(LoanOf(consumer), GroupId{Raw(lane.open.job)}, 0);
 }
 
 // Its consumer waits for it, or has nothing else here.
@@ -202,6 +215,7 @@ void WorkerCore::State::CloseLane(LaneNo no) {
   OpenLane& lane = lanes_.at(no);
   const JobId job = lane.open.job;
   Discard(lane);
+  if (lane.open.by_group) LeaveShared(lane);
   if (lane.task != TaskId{}) {
     Run& run = runs_.at(lane.task);
     run.lane = {};

@@ -14,7 +14,7 @@ constexpr size_t kKnownEnds = 4096;    // a job remembers so many
 }  // namespace
 
 bool WorkerCore::State::Wants(const OpenLane& lane) const {
-  if (lane.phase != OpenLane::Phase::kReading || lane.over || !lane.ready.empty()) return false;
+  if (lane.open.by_group || lane.phase != OpenLane::Phase::kReading || lane.over || !lane.ready.empty()) return false;
   const Run& run = runs_.at(lane.task);
   return !run.stepping && run.retry_at <= now_;
 }
@@ -85,11 +85,12 @@ void WorkerCore::State::Handle(const StepDone& event) {
   run.stepping = false;
   Charge(run.consumer, 0, run.room);
   const auto* block = std::get_if<BlockToken>(&event.outcome);
-  const uint64_t kept = block != nullptr && run.lane != LaneNo{} ? std::min(block->charge, run.room) : 0;
+  const uint64_t kept = block != nullptr && run.wanted() ? std::min(block->charge, run.room) : 0;
   if (run.room > kept) budget_.Give(run.charged, run.room - kept);
   budget_.Force(HolderOf(run.task), event.state_bytes);
   room_freed_ = true;
-  if (run.lane == LaneNo{}) return OnAbandoned(run, event.outcome);
+  if (!run.wanted()) return OnAbandoned(run, event.outcome);
+  if (run.groups) return OnGroupStep(run, event.outcome);
   if (block != nullptr) {
     OnBlock(run, *block);
   } else if (const auto* blocked = std::get_if<Blocked>(&event.outcome)) {
@@ -166,7 +167,7 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     const BlockToken& block = lane.ready.front();
     const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
     if (!covered && (lane.credit <= 0 || (lane.uncredited > 0 && !lane.waits))) return;
-    const bool lent = Lend(lane, block);
+    const bool lent = Lend(lane, HolderOf(lane.no), block.charge);
     if (!lent && !IsWorthACopy(lane)) return;
     Send(lane, block, lent);
     lane.ready.pop_front();
@@ -185,7 +186,7 @@ bool WorkerCore::State::IsWorthACopy(const OpenLane& lane) const {
 void WorkerCore::State::Send(OpenLane& lane, const BlockToken& block, bool lent) {
   const HolderId charged = lent ? LoanOf(consumers_.at(lane.consumer())) : HolderOf(lane.no);
   Do(SendBlock{lane.session, lane.stream, block.handle, lent ? Handover::kLend : Handover::kCopy});
-  sent_.emplace(block.handle, SentBlock{charged, block.charge, lane.consumer(), lane.no, lent});
+  sent_.emplace(block.handle, SentBlock{charged, block.charge, lane.consumer(), lane.no, lent, {}});
   --ready_blocks_;
   lane.credit -= static_cast<int64_t>(block.info.bytes);
   lane.uncredited += block.info.bytes;
@@ -197,14 +198,14 @@ void WorkerCore::State::Send(OpenLane& lane, const BlockToken& block, bool lent)
 }
 
 // Not while a lane waits for room: what is lent comes home then, and is copied until there is enough.
-bool WorkerCore::State::Lend(const OpenLane& lane, const BlockToken& block) {
+bool WorkerCore::State::Lend(const OpenLane& lane, HolderId from, uint64_t charge) {
   Consumer& consumer = consumers_.at(lane.consumer());
   if (consumer.loan == 0 || !wait_room_.empty()) return false;
-  const uint64_t first = kFirstLent * std::max(block.charge, lane.reserve);
+  const uint64_t first = kFirstLent * std::max(charge, lane.reserve);
   const uint64_t share = budget_.ahead_share() / std::max(jobs_.at(consumer.job).consumers, 1U);
-  if (consumer.lent + block.charge > (consumer.reads ? std::max(share, first) : first)) return false;
-  if (!budget_.MoveAhead(HolderOf(lane.no), LoanOf(consumer), block.charge)) return false;
-  consumer.lent += block.charge;
+  if (consumer.lent + charge > (consumer.reads ? std::max(share, first) : first)) return false;
+  if (!budget_.MoveAhead(from, LoanOf(consumer), charge)) return false;
+  consumer.lent += charge;
   return true;
 }
 
@@ -253,15 +254,20 @@ void WorkerCore::State::Discard(OpenLane& lane) {
 // Those in line for room, as far as it goes; and room for the one that cannot go on without.
 void WorkerCore::State::ServeLine() {
   while (const auto next = budget_.Next()) {
-    OpenLane* lane = Find(LaneNo{Raw(*next) / 4});
-    if (lane == nullptr) {
-      budget_.LeaveLine(*next);
-    } else {
+    const auto run = IsOfGroups(*next) ? runs_.find(TaskId{Raw(*next) / 4}) : runs_.end();
+    OpenLane* lane = IsOfGroups(*next) ? nullptr : Find(LaneNo{Raw(*next) / 4});
+    if (lane != nullptr) {
       Work(*lane);
+    } else if (run != runs_.end() && run->second.groups && !run->second.stepping && run->second.retry_at <= now_) {
+      StepGroups(run->second);
+    } else {
+      budget_.LeaveLine(*next);
     }
   }
   const uint64_t lacking = budget_.ShortOf();
-  if (lacking > 0) MakeRoom(lacking + budget_.capacity() - budget_.committed(), LaneNo{Raw(*budget_.FirstMust()) / 4}, true);
+  if (lacking == 0) return;
+  const HolderId first = *budget_.FirstMust();
+  MakeRoom(lacking + budget_.capacity() - budget_.committed(), IsOfGroups(first) ? LaneNo{} : LaneNo{Raw(first) / 4}, true);
 }
 
 }  // namespace penstock::worker

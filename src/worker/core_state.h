@@ -1,5 +1,6 @@
 // The inside of WorkerCore: its tables and the moves on them. core.cc takes events and keeps in touch with the dispatcher; core_opens.cc decides
-// which lanes come in and which give way; core_runs.cc makes the lanes work and sends their blocks.
+// which lanes come in and which give way; core_runs.cc makes the lanes work and sends their blocks;
+// core_groups.cc does both for lanes that several consumers follow.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -50,10 +52,19 @@ struct OpenLane {
   uint64_t reserve = 0;     // of a block, when it began to read
   std::deque<BlockToken> ready{};
   std::optional<LaneOver> over{};  // all is produced
+  // Of a lane by group.
+  Cursor told{};            // groups before it…
+  bool end_told = false;    // …and the end
+  Cursor passed{};          // what is before it, and not in `want`, is not wanted
+  std::set<Cursor> want{};  // to send, once they are there
+  TimePoint took_at{};      // when it last said what it takes
 
   ConsumerKey consumer() const { return {session, open.consumer}; }
   bool ranged() const { return open.range.to != kLaneEnd; }
 };
+
+// What names a lane by group.
+using SharedKey = std::tuple<JobId, Generation, LaneKey>;
 
 // A lane's rows being made.
 struct Run {
@@ -70,9 +81,25 @@ struct Run {
   uint64_t wants = 0;   // an allocation that the last room did not cover
   bool peeked = false;  // stepped without room since its last block
   TimePoint moved{};
-  TimePoint retry_at{};  // after waiting for input
+  TimePoint retry_at{};               // after waiting for input
+  std::optional<SharedKey> groups{};  // for whom, where lanes are by group
+  TimePoint blocked_at{};             // since when it waits for room to read ahead
 
-  bool parked() const { return lane == LaneNo{} && !stepping; }
+  bool wanted() const { return lane != LaneNo{} || groups.has_value(); }
+  bool parked() const { return !wanted() && !stepping; }
+};
+
+struct KeptGroup {
+  BlockToken block;
+  TaskId made_by{};  // and charged to
+};
+
+// A lane that several consumers follow, group by group (docs/design/strict.md).
+struct SharedLane {
+  std::map<Cursor, KeptGroup> kept;  // by where they begin
+  std::vector<TaskId> runs;          // more than one only where a follower began behind the others
+  std::set<LaneNo> followers;
+  std::optional<Cursor> end;  // of the lane
 };
 
 struct Job {
@@ -100,6 +127,7 @@ struct SentBlock {
   ConsumerKey consumer;
   LaneNo lane{};
   bool lent = false;
+  TaskId made_by{};  // of a group
 };
 
 class WorkerCore::State {
@@ -173,19 +201,44 @@ class WorkerCore::State {
   void Flush(OpenLane& lane);
   bool IsWorthACopy(const OpenLane& lane) const;
   void Send(OpenLane& lane, const BlockToken& block, bool lent);
-  bool Lend(const OpenLane& lane, const BlockToken& block);
+  bool Lend(const OpenLane& lane, HolderId from, uint64_t charge);
   void EndLane(OpenLane& lane);
   void StopRun(TaskId task);
   void Discard(OpenLane& lane);
   void ServeLine();
 
+  // core_groups.cc: lanes by group
+  static SharedKey SharedKeyOf(const OpenLane& lane) { return {lane.open.job, lane.open.generation, lane.open.range.lane}; }
+  Cursor Reach(const SharedLane& shared, Cursor from) const;
+  bool Served(const SharedLane& shared, Cursor from) const;
+  void AdmitFollower(OpenLane& lane);
+  void OnTake(OpenLane& lane, const msg::Take& take);
+  void TellGroups(const SharedLane& shared, OpenLane& lane);
+  void SendWanted(SharedLane& shared, OpenLane& lane);
+  void DropPassed(SharedLane& shared);
+  void LeaveShared(const OpenLane& lane);
+  void StartGroups(SharedLane& shared, const OpenLane& lane, Cursor from);
+  bool IsNeeded(const SharedLane& shared, const Run& run) const;
+  void WorkGroups(const SharedKey& key);
+  void StepGroups(Run& run);
+  void StepGroup(Run& run, uint64_t room);
+  void OnGroupStep(Run& run, const StepOutcome& outcome);
+  void OnGroup(Run& run, const BlockToken& block);
+  void EndGroups(TaskId task);
+  void FailGroups(const SharedKey& key, const Status& error);
+  void CloseLaggards();
+
+  void OpenLoan(const OpenLane& lane);
   void Charge(const ConsumerKey& consumer, uint64_t more, uint64_t less);
   void SawReading(const ConsumerKey& consumer, bool let_go);
 
   OpenLane* Find(LaneNo no);
-  // Who is charged: an open lane for its block on the way, a run for its operators' state, a consumer for what it is lent.
+  // Who is charged: an open lane for its block on the way, a run for its operators' state, a consumer for what it is lent;
+  // a run that several follow for the groups it keeps.
   static HolderId HolderOf(LaneNo no) { return HolderId{Raw(no) * 4}; }
   static HolderId HolderOf(TaskId task) { return HolderId{Raw(task) * 4 + 1}; }
+  static HolderId GroupsOf(TaskId task) { return HolderId{Raw(task) * 4 + 3}; }
+  static bool IsOfGroups(HolderId holder) { return Raw(holder) % 4 == 3; }
   static HolderId LoanOf(const Consumer& consumer) { return HolderId{consumer.loan * 4 + 2}; }
   template <class A>
   void Do(A action) {
@@ -207,6 +260,7 @@ class WorkerCore::State {
   std::set<LaneNo> wait_range_;
   std::map<TaskId, Run> runs_;
   std::map<std::pair<JobId, LaneKey>, std::vector<TaskId>> ranged_runs_;
+  std::map<SharedKey, SharedLane> shared_;
   std::unordered_map<JobId, Job> jobs_;
   std::unordered_map<SessionId, SessionState> sessions_;
   std::map<ConsumerKey, Consumer> consumers_;

@@ -39,6 +39,8 @@ class TestShell {
     }
     uint64_t rows = 0;
     std::vector<Seq> seqs;
+    std::vector<msg::Group> told;
+    bool told_end = false;
     std::optional<msg::LaneEnded> ended;
     std::optional<Status> refused;
     std::optional<Status> failed;
@@ -84,6 +86,17 @@ class TestShell {
     Tell(ConsumerSaid{SessionId{session}, StreamId{stream},
                       msg::Open{.job = job, .range = range, .consumer = ConsumerId{session}, .credit = credit, .urgent = urgent}});
   }
+  // A lane by group.
+  void Follow(uint64_t session, uint32_t stream, LaneId lane, Cursor from = {}) {
+    const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, from, kLaneEnd};
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream},
+                      msg::Open{.job = kJob, .range = range, .consumer = ConsumerId{session}, .by_group = true}});
+  }
+  void Take(uint64_t session, uint32_t stream, std::vector<Seq> want, Seq passed) {
+    msg::Take take{.want = {}, .passed = {passed, 0}};
+    for (const Seq seq : want) take.want.push_back({seq, 0});
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, take});
+  }
   void Join(uint64_t session) { Tell(SessionOpened{SessionId{session}, true}); }
   // The consumer lets go of its oldest block on the stream.
   bool ReadOne(uint64_t session, uint32_t stream) {
@@ -116,6 +129,7 @@ class TestShell {
   std::vector<Message> to_dispatcher;
   std::vector<Message> to_sessions;  // stream 0
   int started = 0;
+  uint64_t made = 0;  // rows
   int extended = 0;
   bool exited = false;
   TimePoint now_{1s};
@@ -125,24 +139,31 @@ class TestShell {
     LaneKey key;
     Seq at = 0;
     Seq to = kLaneEnd;
+    bool by_group = false;
   };
 
   StepOutcome Make(const StepLane& step) {
     Task& task = tasks_.at(step.task);
     if (task.at >= lane_rows) return LaneOver{{lane_rows, 0}, true};
     if (task.at >= task.to) return LaneOver{{task.to, 0}, false};
-    const uint64_t bytes = row_bytes(task.key, task.at);
+    const uint64_t rows = task.by_group ? std::min(group_rows, lane_rows - task.at) : 1;
+    const uint64_t bytes = rows * row_bytes(task.key, task.at);
     if (bytes > step.room) return Blocked{Waits::kBudget, bytes};
     const BlockHandle handle{++handles_};
     blocks_[handle] = task.at;
-    const BlockInfo info{.rows = 1, .first = {task.at, 0}, .end = {task.at + 1, 0}, .bytes = bytes};
-    ++task.at;
+    const BlockInfo info{.rows = rows, .first = {task.at, 0}, .end = {task.at + rows, 0}, .bytes = bytes};
+    task.at += rows;
+    made += rows;
     return BlockToken{info, handle, bytes};
   }
 
   void Do(const SendToConsumer& a) {
     if (a.stream == StreamId{}) return to_sessions.push_back(a.message);
     Stream& s = at(Raw(a.session), Raw(a.stream));
+    if (const auto* groups = std::get_if<msg::Groups>(&a.message)) {
+      s.told.insert(s.told.end(), groups->groups.begin(), groups->groups.end());
+      s.told_end = s.told_end || groups->ended;
+    }
     if (const auto* ended = std::get_if<msg::LaneEnded>(&a.message)) s.ended = *ended;
     if (const auto* refused = std::get_if<msg::Refused>(&a.message)) s.refused = refused->error;
     if (const auto* failed = std::get_if<msg::LaneFailed>(&a.message)) s.failed = failed->error;
@@ -167,6 +188,11 @@ class TestShell {
     EXPECT_EQ(blocks_.erase(handle), 1U) << "freed twice";
     Tell(BlockFreed{handle});
   }
+  void Do(const SendCopy& a) {
+    Stream& s = at(Raw(a.session), Raw(a.stream));
+    s.seqs.push_back(blocks_.at(a.handle));
+    ++s.rows;
+  }
   void Do(const ReleaseBlock& a) { EXPECT_EQ(blocks_.erase(a.handle), 1U) << "released twice"; }
   void Do(const FetchJob& a) {
     if (answer_jobs) later_.push_back(JobKnown{.job = a.job, .group_rows = group_rows, .state_bytes = state_bytes});
@@ -174,7 +200,7 @@ class TestShell {
   }
   void Do(const ForgetJob& a) { forgotten.insert(a.job); }
   void Do(const StartLane& a) {
-    tasks_[a.task] = {a.lane, a.from.seq, a.to};
+    tasks_[a.task] = {a.lane, a.from.seq, a.to, a.by_group};
     ++started;
   }
   void Do(const StepLane& a) { queue_.push_back(a); }

@@ -35,7 +35,7 @@ struct SessionOpened {
 struct SessionClosed {  // blocks out on it are told by BlockFreed as ever
   SessionId session{};
 };
-struct ConsumerSaid {  // Open, Credit, CloseLane; anything else is ignored
+struct ConsumerSaid {  // Open, Credit, Take, CloseLane; anything else is ignored
   SessionId session{};
   StreamId stream{};
   Message message;
@@ -93,6 +93,11 @@ struct SendBlock {  // BlockFreed follows, also where the session is gone
   BlockHandle handle{};
   Handover how = Handover::kLend;
 };
+struct SendCopy {  // of a block that stays here; its memory is nobody else's
+  SessionId session{};
+  StreamId stream{};
+  BlockHandle handle{};
+};
 struct ReleaseBlock {  // of a block that was never sent: its memory is free at once
   BlockHandle handle{};
 };
@@ -112,6 +117,7 @@ struct StartLane {  // makes the task; does no work yet
   Seq to = kLaneEnd;
   uint64_t block_target = 0;
   uint64_t block_cap = 0;
+  bool by_group = false;  // each block is one group, cut from `from` on; only the lane's last may be smaller
 };
 struct StepLane {
   TaskId task{};
@@ -141,8 +147,8 @@ struct SetTimer {  // TimerFired then; replaces what was set
 struct ExitNow {  // what was sent before is still written
 };
 
-using Action = std::variant<SendToConsumer, SendBlock, ReleaseBlock, FetchJob, ForgetJob, StartLane, StepLane, ExtendLane, StopLane, SendToDispatcher,
-                            ListJobInputs, SetTimer, ExitNow>;
+using Action = std::variant<SendToConsumer, SendBlock, SendCopy, ReleaseBlock, FetchJob, ForgetJob, StartLane, StepLane, ExtendLane, StopLane,
+                            SendToDispatcher, ListJobInputs, SetTimer, ExitNow>;
 using Actions = std::vector<Action>;
 
 }  // namespace penstock::worker

@@ -48,6 +48,7 @@ class Lanes::Task {
                                                .to = start_.to,
                                                .block_target = start_.block_target,
                                                .block_cap = start_.block_cap,
+                                               .by_group = start_.by_group,
                                                .allocator = &allocator_}));
     return {};
   }

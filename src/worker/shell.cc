@@ -1,5 +1,6 @@
 #include "worker/shell.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -116,6 +117,17 @@ void Shell::Do(SendBlock& action) {
   auto block = blocks_.extract(action.handle);
   const auto session = sessions_.find(action.session);
   if (session != sessions_.end()) session->second->SendBlock(action.stream, std::move(block.mapped()), action.how);
+}
+
+// Where there is no memory for a copy the session ends: its consumer opens the lane elsewhere.
+void Shell::Do(SendCopy& action) {
+  const auto session = sessions_.find(action.session);
+  if (session == sessions_.end()) return;
+  const std::span<const std::byte> bytes = blocks_.at(action.handle).bytes();
+  Result<Extent> copy = copies_.Allocate(bytes.size());
+  if (!copy.ok()) return session->second->Close(copy.status());
+  std::copy(bytes.begin(), bytes.end(), copy->bytes().begin());
+  session->second->SendBlock(action.stream, std::move(*copy), Handover::kCopy);
 }
 
 void Shell::Do(ReleaseBlock& action) { blocks_.erase(action.handle); }

@@ -48,6 +48,7 @@ class Shell final : public SessionHandler {
   void Take(Inbox::Notes notes);
   void Do(SendToConsumer& action);
   void Do(SendBlock& action);
+  void Do(SendCopy& action);
   void Do(ReleaseBlock& action);
   void Do(FetchJob& action);
   void Do(ForgetJob& action);
@@ -82,6 +83,7 @@ class Shell final : public SessionHandler {
   bool link_up_ = false;
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
   std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent
+  HeapExtents copies_;                              // of tails, on their way into the socket
 };
 
 }  // namespace penstock::worker

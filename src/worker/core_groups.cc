@@ -1,0 +1,301 @@
+// Lanes by group (strict): one production a lane, shared by its followers. A group is kept until it was sent, or passed by all of them.
+#include <algorithm>
+#include <utility>
+
+#include "worker/core_state.h"
+
+namespace penstock::worker {
+namespace {
+
+constexpr auto kInputRetry = std::chrono::milliseconds(1);
+constexpr size_t kMostWants = size_t{1} << 16;
+
+}  // namespace
+
+// ---- followers
+
+// Where the lane's kept groups lead without a gap.
+Cursor WorkerCore::State::Reach(const SharedLane& shared, Cursor from) const {
+  for (auto at = shared.kept.find(from); at != shared.kept.end(); at = shared.kept.find(from)) from = at->second.block.info.end;
+  return from;
+}
+
+bool WorkerCore::State::Served(const SharedLane& shared, Cursor from) const {
+  if (shared.end == from) return true;
+  return std::any_of(shared.runs.begin(), shared.runs.end(), [&](TaskId task) { return runs_.at(task).cursor <= from; });
+}
+
+// Comes again whenever what kept it out may have changed.
+void WorkerCore::State::AdmitFollower(OpenLane& lane) {
+  const Job& job = jobs_.at(lane.open.job);
+  SharedLane& shared = shared_[SharedKeyOf(lane)];
+  if (lane.phase == OpenLane::Phase::kJob) {
+    lane.told = lane.open.range.from;
+    lane.passed = std::max(lane.passed, lane.told);
+  }
+  if (!Served(shared, Reach(shared, lane.told))) {
+    const uint64_t bytes = ReserveOf(job) + job.state_bytes;
+    const bool first_in_line = wait_room_.empty() || *wait_room_.begin() >= lane.no;
+    while (first_in_line && !budget_.Fits(bytes) && DropOldestParked()) {
+    }
+    if (!first_in_line || !budget_.Fits(bytes)) return WaitForRoom(lane, bytes);
+    StartGroups(shared, lane, Reach(shared, lane.told));
+  }
+  lane.reserve = ReserveOf(job);
+  lane.took_at = now_;
+  shared.followers.insert(lane.no);
+  OpenLoan(lane);
+  Enter(lane, OpenLane::Phase::kReading);
+  TellGroups(shared, lane);
+  SendWanted(shared, lane);
+  WorkGroups(SharedKeyOf(lane));
+}
+
+void WorkerCore::State::OnTake(OpenLane& lane, const msg::Take& take) {
+  lane.want.insert(take.want.begin(), take.want.end());
+  lane.passed = std::max(lane.passed, take.passed);
+  lane.took_at = now_;
+  if (lane.want.size() > kMostWants) return Fail(lane, Status(Code::kInvalid, "more groups were asked for than a lane may have outstanding"));
+  if (lane.phase != OpenLane::Phase::kReading) return;
+  const SharedKey key = SharedKeyOf(lane);
+  SharedLane& shared = shared_.at(key);
+  const bool gone = std::any_of(lane.want.begin(), lane.want.end(), [&](Cursor at) { return at < lane.told && !shared.kept.contains(at); });
+  if (gone)
+    return Refuse(lane, Status(Code::kBusy, ToString(lane.open.range.lane) + ": a group was asked for that is not kept any more; open it again"));
+  SendWanted(shared, lane);
+  DropPassed(shared);
+  WorkGroups(key);
+}
+
+void WorkerCore::State::TellGroups(const SharedLane& shared, OpenLane& lane) {
+  msg::Groups groups;
+  for (auto at = shared.kept.find(lane.told); at != shared.kept.end(); at = shared.kept.find(lane.told)) {
+    const BlockInfo& info = at->second.block.info;
+    groups.groups.push_back({at->first, info.end, info.rows, info.bytes});
+    lane.told = info.end;
+  }
+  groups.ended = shared.end == lane.told && !std::exchange(lane.end_told, shared.end == lane.told);
+  if (groups.groups.empty() && !groups.ended) return;
+  Do(SendToConsumer{lane.session, lane.stream, std::move(groups)});
+}
+
+void WorkerCore::State::SendWanted(SharedLane& shared, OpenLane& lane) {
+  for (auto want = lane.want.begin(); want != lane.want.end();) {
+    const auto at = shared.kept.find(*want);
+    if (at == shared.kept.end()) {
+      ++want;
+      continue;
+    }
+    want = lane.want.erase(want);
+    const KeptGroup group = at->second;
+    rows_ += group.block.info.rows;
+    bytes_ += group.block.info.bytes;
+    lane.open.urgent = false;
+    if (group.block.info.rows < jobs_.at(lane.open.job).group_rows) {
+      Do(SendCopy{lane.session, lane.stream, group.block.handle});  // a tail may be cut between several: it stays until all have passed it
+      continue;
+    }
+    const bool lent = Lend(lane, GroupsOf(group.made_by), group.block.charge);
+    const HolderId charged = lent ? LoanOf(consumers_.at(lane.consumer())) : GroupsOf(group.made_by);
+    Do(SendBlock{lane.session, lane.stream, group.block.handle, lent ? Handover::kLend : Handover::kCopy});
+    sent_.emplace(group.block.handle, SentBlock{charged, group.block.charge, lane.consumer(), LaneNo{}, lent, group.made_by});
+    --ready_blocks_;
+    shared.kept.erase(at);
+  }
+}
+
+// What no follower will ask for.
+void WorkerCore::State::DropPassed(SharedLane& shared) {
+  for (auto at = shared.kept.begin(); at != shared.kept.end();) {
+    const bool wanted = std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) {
+      const OpenLane& lane = lanes_.at(no);
+      return at->first >= lane.passed || lane.want.contains(at->first);
+    });
+    if (wanted) {
+      ++at;
+      continue;
+    }
+    Do(ReleaseBlock{at->second.block.handle});
+    budget_.Give(GroupsOf(at->second.made_by), at->second.block.charge);
+    --ready_blocks_;
+    room_freed_ = true;
+    at = shared.kept.erase(at);
+  }
+}
+
+void WorkerCore::State::LeaveShared(const OpenLane& lane) {
+  const SharedKey key = SharedKeyOf(lane);
+  const auto found = shared_.find(key);
+  if (found == shared_.end()) return;
+  found->second.followers.erase(lane.no);
+  DropPassed(found->second);
+  WorkGroups(key);
+}
+
+// ---- production
+
+void WorkerCore::State::StartGroups(SharedLane& shared, const OpenLane& lane, Cursor from) {
+  Job& job = jobs_.at(lane.open.job);
+  const TaskId task{next_task_++};
+  Run& run = runs_[task];
+  run = {.task = task, .job = lane.open.job, .key = lane.open.range.lane, .cursor = from};
+  run.groups = SharedKeyOf(lane);
+  run.moved = now_;
+  ++job.runs;
+  budget_.Open(HolderOf(task), GroupId{Raw(run.job)}, job.state_bytes);
+  budget_.Open(GroupsOf(task), GroupId{Raw(run.job)}, ReserveOf(job));
+  shared.runs.push_back(task);
+  Do(StartLane{
+      .task = task, .job = run.job, .lane = run.key, .from = from, .block_target = block_target_, .block_cap = block_cap_, .by_group = true});
+}
+
+// Some follower waits for what this run makes next, and none that is further on makes it first. Where the groups that others made lead to
+// another run, that one goes on.
+bool WorkerCore::State::IsNeeded(const SharedLane& shared, const Run& run) const {
+  const auto other_at = [&](Cursor low, Cursor high) {
+    return std::any_of(shared.runs.begin(), shared.runs.end(), [&](TaskId task) {
+      const Run& other = runs_.at(task);
+      return task != run.task && other.cursor >= low && other.cursor <= high && (other.cursor != run.cursor || other.task < run.task);
+    });
+  };
+  const Cursor reach = Reach(shared, run.cursor);
+  if (shared.end == reach || other_at(run.cursor, reach)) return false;
+  return std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) {
+    const Cursor told = lanes_.at(no).told;
+    return told >= run.cursor && !other_at(run.cursor, told);
+  });
+}
+
+void WorkerCore::State::WorkGroups(const SharedKey& key) {
+  const auto found = shared_.find(key);
+  if (found == shared_.end()) return;
+  for (const TaskId task : std::vector<TaskId>(found->second.runs)) {
+    const auto run = runs_.find(task);
+    if (run == runs_.end() || run->second.groups != key) continue;  // it ended with its followers: what it has to make never fits
+    if (IsNeeded(found->second, run->second)) {
+      StepGroups(run->second);
+    } else {
+      EndGroups(task);
+    }
+    if (!shared_.contains(key)) return;
+  }
+  if (found->second.followers.empty() && found->second.runs.empty()) shared_.erase(found);
+}
+
+// It may always hold one group; more while others leave room.
+void WorkerCore::State::StepGroups(Run& run) {
+  if (run.stepping || run.retry_at > now_) return;
+  const HolderId holder = GroupsOf(run.task);
+  const Job& job = jobs_.at(run.job);
+  const uint64_t bytes = run.wants > 0 ? run.wants : ReserveOf(job);
+  const bool empty = budget_.Held(holder) == 0;
+  if (empty && bytes + job.state_bytes > budget_.capacity()) return FailGroups(*run.groups, TooLarge(run, bytes, job.state_bytes));
+  if (!budget_.Take(holder, bytes, empty ? Budget::Need::kMust : Budget::Need::kAhead)) {
+    if (empty) room_freed_ = true;  // Settle makes room for who cannot go on
+    if (run.blocked_at == TimePoint{}) run.blocked_at = now_;
+    return WakeAt(run.blocked_at + options_.room_patience);
+  }
+  run.blocked_at = {};
+  StepGroup(run, bytes);
+}
+
+void WorkerCore::State::StepGroup(Run& run, uint64_t room) {
+  run.retry_at = {};
+  run.stepping = true;
+  run.room = room;
+  run.charged = GroupsOf(run.task);
+  Do(StepLane{run.task, room, shared_.at(*run.groups).kept.size()});
+}
+
+void WorkerCore::State::OnGroupStep(Run& run, const StepOutcome& outcome) {
+  const SharedKey key = *run.groups;
+  if (const auto* block = std::get_if<BlockToken>(&outcome)) return OnGroup(run, *block);
+  if (const auto* error = std::get_if<Status>(&outcome)) return FailGroups(key, *error);
+  if (std::holds_alternative<LaneOver>(outcome)) {
+    SharedLane& shared = shared_.at(key);
+    shared.end = run.cursor;  // where its last group ends: rows that were filtered after it are nobody's
+    for (const LaneNo no : shared.followers) TellGroups(shared, lanes_.at(no));
+    return WorkGroups(key);
+  }
+  const auto& blocked = std::get<Blocked>(outcome);
+  if (blocked.on == Waits::kInput) {
+    run.retry_at = now_ + kInputRetry;
+    return WakeAt(run.retry_at);
+  }
+  run.wants = std::max(blocked.bytes, run.room + 1);
+  jobs_.at(run.job).largest = std::max(jobs_.at(run.job).largest, run.wants);
+  WorkGroups(key);
+}
+
+void WorkerCore::State::OnGroup(Run& run, const BlockToken& block) {
+  const SharedKey key = *run.groups;
+  SharedLane& shared = shared_.at(key);
+  Job& job = jobs_.at(run.job);
+  job.largest = std::max(job.largest, block.charge);
+  run.cursor = block.info.end;
+  run.moved = now_;
+  run.wants = 0;
+  const bool added = shared.kept.try_emplace(block.info.first, KeptGroup{block, run.task}).second;
+  if (added) {
+    ++ready_blocks_;
+  } else {  // another run has made it, too
+    Do(ReleaseBlock{block.handle});
+    budget_.Give(GroupsOf(run.task), block.charge);
+  }
+  // The end comes without room: the tail may lie here for long.
+  if (block.info.rows < job.group_rows) StepGroup(run, 0);
+  for (const LaneNo no : std::set<LaneNo>(shared.followers)) {
+    TellGroups(shared, lanes_.at(no));
+    SendWanted(shared, lanes_.at(no));
+  }
+  DropPassed(shared);
+  WorkGroups(key);
+}
+
+// No step of it is needed any more; groups that it made stay as long as they are wanted.
+void WorkerCore::State::EndGroups(TaskId task) {
+  Run& run = runs_.at(task);
+  std::erase(shared_.at(*run.groups).runs, task);
+  run.groups.reset();
+  budget_.Close(GroupsOf(task));
+  if (run.stepping) {
+    ++abandoned_;
+  } else {
+    StopRun(task);
+  }
+}
+
+void WorkerCore::State::FailGroups(const SharedKey& key, const Status& error) {
+  for (const LaneNo no : std::set<LaneNo>(shared_.at(key).followers)) {
+    if (OpenLane* lane = Find(no)) Fail(*lane, error);
+  }
+}
+
+// A follower that stands still keeps the others from groups that there is no room for: it opens the lane again when it needs it.
+void WorkerCore::State::CloseLaggards() {
+  std::vector<LaneNo> laggards;
+  for (auto& [task, run] : runs_) {
+    if (!run.groups || run.blocked_at == TimePoint{}) continue;
+    if (run.blocked_at + options_.room_patience > now_) {
+      WakeAt(run.blocked_at + options_.room_patience);
+      continue;
+    }
+    run.blocked_at = now_;
+    WakeAt(now_ + options_.room_patience);
+    const SharedLane& shared = shared_.at(*run.groups);
+    const bool starved = std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) {
+      const OpenLane& lane = lanes_.at(no);
+      return lane.told == run.cursor && lane.passed >= lane.told;
+    });
+    for (const LaneNo no : shared.followers) {
+      const OpenLane& lane = lanes_.at(no);
+      if (starved && lane.passed < lane.told && lane.took_at + options_.room_patience <= now_) laggards.push_back(no);
+    }
+  }
+  for (const LaneNo no : laggards) {
+    if (OpenLane* lane = Find(no))
+      Refuse(*lane, Status(Code::kBusy, "others wait for groups that there is no room for; open the lane again when it is needed"));
+  }
+}
+
+}  // namespace penstock::worker
