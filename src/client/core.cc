@@ -115,6 +115,7 @@ void ClientCore::Apply(const msg::BeatReply& reply) {
     if (reply.started && !ring_ && ring_start_) BeginRing();
     return;
   }
+  TakeSteps(reply);
   if (reply.end && reply.epoch == epoch_ && !epoch_ended_) {
     epoch_ended_ = true;
     Do(action::ShelfEndEpoch{epoch_});
@@ -200,6 +201,14 @@ void ClientCore::RenewLease(const msg::BeatReply& reply) {
   Do(action::ShelfLease{until});
 }
 
+// Before END: what is missing to the number of steps is padded first.
+void ClientCore::TakeSteps(const msg::BeatReply& reply) {
+  if (reply.epoch != epoch_ || (reply.limit == limit_ && reply.steps == steps_)) return;
+  limit_ = reply.limit;
+  steps_ = reply.steps;
+  Do(action::ShelfSteps{epoch_, limit_, steps_});
+}
+
 // Off the shelf at once; what becomes of it is decided when the shelf says where it stood.
 void ClientCore::RemoveLane(Lanes::iterator lane) {
   CloseStream(lane, true);
@@ -212,6 +221,7 @@ void ClientCore::RemoveLane(Lanes::iterator lane) {
 void ClientCore::Apply(const Progress& progress) {
   loop_waits_ = progress.waiting;
   totals_ = progress.totals;
+  ready_batches_ = progress.ready_batches;
   if (progress.ring) ring_mark_ = *progress.ring;
   for (const Mark& mark : progress.marks) ApplyMark(mark);
   for (const Handle handle : progress.passed) LetGo(handle);
@@ -246,6 +256,8 @@ void ClientCore::Finish(const GrantName& grant, Cursor upto, bool ended) {
 
 void ClientCore::Apply(const event::StartEpoch& start) {
   epoch_ = start.epoch;
+  totals_.epoch_batches = ready_batches_ = 0;
+  limit_ = steps_ = kNoLimit;
   epoch_ended_ = false;
   gone_.clear();
   if (strict()) return NextRing();
@@ -295,6 +307,7 @@ ClientCore::News ClientCore::CurrentNews() const {
   const uint64_t whole = std::max<uint64_t>(job_.layout.batch, 1);
   news.idle = live == 0 && left < whole;
   news.tail_rows = news.idle ? left : 0;
+  news.mark = limit_ == kNoLimit ? 0 : totals_.epoch_batches + ready_batches_;
   return news;
 }
 
@@ -336,6 +349,8 @@ msg::Beat ClientCore::MakeBeat(const News& news) {
   beat.rows = totals_.rows;
   beat.bytes = arrived_bytes_;
   beat.wait_ns = static_cast<uint64_t>(totals_.waited.count());
+  beat.batches = totals_.epoch_batches;
+  beat.ready_batches = ready_batches_;
   if (strict()) {
     beat.batches = ring_mark_.batches;
     beat.ready_batches = ring_mark_.ready;
@@ -390,6 +405,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::ShelfEnd& a) const { return shelf.End(a.grant, a.end), true; }
     bool operator()(const action::ShelfRemove& a) const { return shelf.Remove(a.grant), true; }
     bool operator()(const action::ShelfLease& a) const { return shelf.SetLease(a.until), true; }
+    bool operator()(const action::ShelfSteps& a) const { return shelf.SetSteps(a.epoch, a.limit, a.steps), true; }
     bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
     bool operator()(const action::ShelfWhole& a) const { return shelf.PutBatch(a.batch), true; }

@@ -124,6 +124,11 @@ struct ShelfRemove {
 struct ShelfLease {
   TimePoint until;
 };
+struct ShelfSteps {
+  Epoch epoch{};
+  uint64_t limit = kNoLimit;
+  uint64_t steps = kNoLimit;
+};
 struct ShelfEndEpoch {
   Epoch epoch{};
 };
@@ -138,9 +143,10 @@ struct SetTimer {  // one timer; a later one replaces it
 };
 }  // namespace action
 
-using ClientAction = std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob,
-                                  action::ShelfAdd, action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfWhole, action::ShrinkTail,
-                                  action::ShelfRemove, action::ShelfLease, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
+using ClientAction =
+    std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd,
+                 action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfWhole, action::ShrinkTail, action::ShelfRemove,
+                 action::ShelfLease, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;
@@ -222,6 +228,7 @@ class ClientCore {
     bool idle = false;
     uint64_t tail_rows = 0;
     uint64_t finishes = 0;
+    uint64_t mark = 0;  // batches that the loop can have, where others wait for the word
     Epoch epoch{};
     friend bool operator==(const News&, const News&) = default;
   };
@@ -258,6 +265,7 @@ class ClientCore {
   void RemoveLane(Lanes::iterator lane);
   void AnswerRevokes(const msg::BeatReply& reply);
   void RenewLease(const msg::BeatReply& reply);
+  void TakeSteps(const msg::BeatReply& reply);
   msg::Beat MakeBeat(const News& news);
   std::vector<msg::Hold> Holds() const;
   void SetTimerIfChanged();
@@ -340,6 +348,9 @@ class ClientCore {
   uint64_t arrived_bytes_ = 0;
   uint64_t released_bytes_ = 0;  // let go of here and not freed yet: the loop holds them
   ShelfTotals totals_;
+  uint64_t ready_batches_ = 0;
+  uint64_t limit_ = kNoLimit;  // of batches, as the last reply had it
+  uint64_t steps_ = kNoLimit;
   bool loop_waits_ = false;
   std::optional<TimePoint> timer_;
   ClientCounts counts_;

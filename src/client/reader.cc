@@ -33,6 +33,7 @@ class RemoteReader final : public Reader {
       Shelf::Taken taken = io_->shelf().Next();
       if (auto* slices = std::get_if<std::vector<Slice>>(&taken)) return MakeBatch(*slices);
       if (auto* status = std::get_if<Status>(&taken)) return *status;
+      if (std::holds_alternative<Shelf::Again>(taken)) return last_;
       if (std::holds_alternative<Shelf::EpochEnd>(taken)) return std::optional<Batch>();
       const TimePoint now = Clock::System().Now();
       if (now >= stalled) return Stalled();
@@ -50,6 +51,7 @@ class RemoteReader final : public Reader {
     if (joined_.epochs != 0 && Raw(next) >= joined_.epochs) return false;
     epoch_ = next;
     waits_since_.reset();
+    last_.reset();
     io_->shelf().BeginEpoch(next);
     io_->StartEpoch(next);
     return true;
@@ -92,6 +94,7 @@ class RemoteReader final : public Reader {
       io_->shelf().Unreceive(std::numeric_limits<uint64_t>::max());
       return broken_;
     }
+    if (joined_.even != Even::kUneven) last_ = *batch;
     return std::optional<Batch>(std::move(*batch));
   }
 
@@ -114,6 +117,7 @@ class RemoteReader final : public Reader {
   const msg::Joined joined_;
   Epoch epoch_;
   const Batcher batcher_;
+  std::optional<Batch> last_;             // where the loop may get it again (even)
   std::optional<TimePoint> waits_since_;  // since the last batch
   Status broken_;                         // a batch was taken and could not be made: going on would skip it
   bool closed_ = false;

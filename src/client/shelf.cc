@@ -38,6 +38,8 @@ void Shelf::Configure(const Layout& layout, Epoch epoch) {
   mix_ = layout.batch == 0 ? 1 : std::max(layout.mix, 1u);
   drop_remainder_ = layout.drop_remainder;
   epoch_ = epoch;
+  totals_.epoch_batches = 0;
+  limit_ = steps_ = kNoLimit;
   News();
 }
 
@@ -185,6 +187,8 @@ void Shelf::BeginEpoch(Epoch epoch) {
     ClaimLocked();
     AskLocked();
     epoch_ = epoch;
+    totals_.epoch_batches = 0;
+    limit_ = steps_ = kNoLimit;
     end_ = false;
     EndRing();
     while (!lanes_.empty()) RemoveLocked(lanes_.begin());
@@ -222,6 +226,7 @@ Progress Shelf::TakeProgress() {
   progress.waiting = waiting_told_ = waiting_;
   if (std::exchange(ring_moved_, false)) progress.ring = ring_;
   progress.totals = totals_;
+  progress.ready_batches = ReadyBatches();
   return progress;
 }
 

@@ -26,8 +26,11 @@
 #include "penstock/status.h"
 #include "plan/ring_position.h"
 #include "wire/block.h"
+#include "wire/messages.h"
 
 namespace penstock {
+
+using msg::kNoLimit;
 
 enum class Handle : uint64_t {};  // a block in this process: whoever made it up holds the bytes
 
@@ -88,8 +91,9 @@ struct Mark {
 struct ShelfTotals {
   uint64_t rows = 0;
   uint64_t batches = 0;
-  uint64_t dropped_rows = 0;  // by drop_remainder
-  Duration waited{0};         // by the loop, for a batch
+  uint64_t epoch_batches = 0;  // of the epoch that is being read
+  uint64_t dropped_rows = 0;   // by drop_remainder, or even
+  Duration waited{0};          // by the loop, for a batch
 };
 
 // What happened since the last look.
@@ -98,6 +102,7 @@ struct Progress {
   std::vector<Handle> passed;    // no later batch has rows of these: they may be let go of
   bool waiting = false;          // the loop waits for a batch, and nothing came since
   std::optional<RingMark> ring;  // strict: where it moved to
+  uint64_t ready_batches = 0;    // whole ones that the loop could be handed
   ShelfTotals totals;
 };
 
@@ -108,7 +113,8 @@ class Shelf {
     uint64_t seen = 0;  // for WaitForNews
   };
   struct EpochEnd {};
-  using Taken = std::variant<std::vector<Slice>, Wait, EpochEnd, Status>;
+  struct Again {};  // the last batch once more: this loop has fewer than the others
+  using Taken = std::variant<std::vector<Slice>, Wait, EpochEnd, Again, Status>;
 
   // `clock` outlives the shelf. `on_progress` is called when there is progress to take after none, without the mutex, on the loop's thread.
   explicit Shelf(const Clock& clock, std::function<void()> on_progress = {});
@@ -132,6 +138,9 @@ class Shelf {
   // Never delivered from again; its last mark says where it stood.
   void Remove(const GrantName& grant);
   void SetLease(TimePoint deliver_until);
+  // Even: the loop may have `limit` batches of the epoch for now, and `steps` in all (kNoLimit: not known yet). What is left then is dropped by
+  // rule; what is missing is the short batch and the last one again.
+  void SetSteps(Epoch epoch, uint64_t limit, uint64_t steps);
   // END: what is left is the short batch, or dropped by rule. Ignored for another epoch than the shelf's.
   void EndEpoch(Epoch epoch);
   // Reaches the loop when no batch is ready any more, and stays.
@@ -185,6 +194,9 @@ class Shelf {
   std::vector<Slice> TryTails();
   std::vector<Slice> TakeLoose(uint64_t rows);
   bool AllEnded() const;
+  uint64_t ReadyBatches() const;
+  bool StepsDone() const;
+  bool Short() const;
   bool AtEnd() const;
   void ClaimLocked();
   void Pass(Handle handle);
@@ -211,6 +223,8 @@ class Shelf {
   Epoch epoch_{};
   TimePoint deliver_until_{};
   bool end_ = false;
+  uint64_t limit_ = kNoLimit;
+  uint64_t steps_ = kNoLimit;
   bool closed_ = false;
   Status failure_;
   ShelfTotals totals_;

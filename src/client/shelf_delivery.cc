@@ -81,13 +81,21 @@ Shelf::Taken Shelf::NextLocked() {
   last_.clear();
   if (closed_) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
   const bool leased = clock_.Now() <= deliver_until_;
-  std::vector<Slice> batch = leased ? TryBatch() : std::vector<Slice>();
+  const bool may = leased && totals_.epoch_batches < limit_;
+  std::vector<Slice> batch = may ? TryBatch() : std::vector<Slice>();
+  if (batch.empty() && may && Short() && !drop_remainder_) batch = TakeLoose(batch_);
   if (!batch.empty()) {
     ++totals_.batches;
+    ++totals_.epoch_batches;
     for (const Slice& slice : batch) totals_.rows += slice.rows;
     return batch;
   }
   if (!failure_.ok()) return failure_;
+  if (may && Short()) {
+    ++totals_.epoch_batches;
+    return Again{};
+  }
+  if (StepsDone()) DropRest();
   if (AtEnd()) {
     ring_moved_ = ring_moved_ || !std::exchange(ring_.ended, true);
     return EpochEnd{};
@@ -96,6 +104,7 @@ Shelf::Taken Shelf::NextLocked() {
 }
 
 bool Shelf::AtEnd() const {
+  if (StepsDone()) return true;
   return end_ && whole_.empty() &&
          std::all_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.end && item.second.left == 0; });
 }

@@ -98,6 +98,7 @@ void DispatcherCore::Impl::MoveOn(Job& job, Consumer& consumer, Epoch epoch, Cha
     if (holder == nullptr) continue;
     for (auto& [name, held] : *holder) held.revoked = held.broken = true;
   }
+  consumer.batches = consumer.ready_batches = 0;
   consumer.epoch = epoch;
   consumer.ended = false;
   consumer.ending = false;
@@ -166,6 +167,8 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, const Consumer& c
   }
   reply.epoch = consumer.epoch;
   reply.end = !consumer.undecided && (consumer.ended || consumer.epoch < job.first_open);
+  if (const auto limit = job.limits.find(consumer.epoch); limit != job.limits.end()) reply.limit = limit->second;
+  if (const auto steps = job.steps.find(consumer.epoch); steps != job.steps.end()) reply.limit = reply.steps = steps->second;
   reply.started = job.mode != Mode::kStrict || job.started;
   reply.epoch_done = consumer.epoch < job.first_open;
   reply.workers = WorkerList();

@@ -75,11 +75,13 @@ std::string EncodeJob(const Job& job) {
   flatbuffers::FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<fb::StoredReplica>> replicas;
   for (const Replica& replica : job.replicas) replicas.push_back(fb::CreateStoredReplica(builder, Raw(replica.replica), Raw(replica.worker)));
+  std::vector<flatbuffers::Offset<fb::StoredSteps>> steps;
+  for (const auto& [epoch, count] : job.steps) steps.push_back(fb::CreateStoredSteps(builder, Raw(epoch), count));
   const std::vector<uint32_t> delivered(job.delivered.begin(), job.delivered.end());
   return Finish(builder, fb::CreateStoredJobDirect(builder, job.name.c_str(), job.anonymous, job.dataset.c_str(), static_cast<uint8_t>(job.mode),
                                                    job.seed, job.epochs, job.consumers, Raw(job.generation), Raw(job.first_open), &replicas,
                                                    job.next_replica, job.redelivered, job.dropped, static_cast<uint8_t>(job.even),
-                                                   static_cast<uint8_t>(job.on_death), job.places, job.started, &delivered));
+                                                   static_cast<uint8_t>(job.on_death), job.places, job.started, &delivered, &steps));
 }
 
 Result<Job> DecodeJob(JobId id, std::string_view bytes) {
@@ -107,6 +109,7 @@ Result<Job> DecodeJob(JobId id, std::string_view bytes) {
   job.on_death = static_cast<OnDeath>(table->on_death());
   job.places = table->places();
   job.started = table->started();
+  Each(table->steps(), [&](const fb::StoredSteps& s) { job.steps[Epoch{s.epoch()}] = s.steps(); });
   if (table->delivered() != nullptr) job.delivered.insert(table->delivered()->begin(), table->delivered()->end());
   return job;
 }

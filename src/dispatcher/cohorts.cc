@@ -159,6 +159,8 @@ uint64_t SetTo(Job& job, const Position& position) {
   job.first_open = base.delivered.epochs_done;
   job.started = false;
   job.delivered.clear();
+  job.steps.clear();
+  job.limits.clear();
   job.open.clear();
   if (job.mode == Mode::kStrict && base.places != 0) job.places = base.places;
   uint64_t repeated = 0;

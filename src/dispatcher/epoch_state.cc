@@ -76,10 +76,16 @@ msg::Grant EpochState::Hand(ConsumerId consumer, const Piece& piece) {
   return ToGrant(name, held);
 }
 
-std::optional<msg::Grant> EpochState::TakeFromPool(ConsumerId consumer) {
+std::optional<msg::Grant> EpochState::TakeFromPool(ConsumerId consumer, uint64_t rows) {
   if (pool_.empty()) return std::nullopt;
-  const Piece piece = pool_.begin()->second;
+  Piece piece = pool_.begin()->second;
   pool_.erase(pool_.begin());
+  if (rows != 0 && piece.to - piece.from.seq > rows) {
+    Piece rest = piece;
+    piece.to = piece.from.seq + rows;
+    rest.from = {piece.to, 0};
+    RestorePiece(rest);
+  }
   return Hand(consumer, piece);
 }
 
@@ -113,6 +119,17 @@ EpochState::Holder* EpochState::Find(ConsumerId consumer) {
 }
 
 const EpochState::Holder* EpochState::Find(ConsumerId consumer) const { return const_cast<EpochState*>(this)->Find(consumer); }
+
+size_t EpochState::LiveHeld(ConsumerId consumer) const {
+  const Holder* holder = Find(consumer);
+  if (holder == nullptr) return 0;
+  return static_cast<size_t>(std::count_if(holder->begin(), holder->end(), [](const auto& item) { return item.second.live(); }));
+}
+
+bool EpochState::AllKnown(ConsumerId consumer) const {
+  const Holder* holder = Find(consumer);
+  return holder == nullptr || std::all_of(holder->begin(), holder->end(), [](const auto& item) { return item.second.known; });
+}
 
 std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finish& finish) {
   Holder* holder = Find(consumer);

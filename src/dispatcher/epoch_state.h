@@ -101,12 +101,18 @@ class EpochState {
   uint64_t Available() const;
   uint64_t LanesDone() const;
 
-  std::optional<msg::Grant> TakeFromPool(ConsumerId consumer);
+  // At most `rows` of a piece, where that is not 0: the rest stays.
+  std::optional<msg::Grant> TakeFromPool(ConsumerId consumer, uint64_t rows = 0);
   std::optional<msg::Grant> TakeLane(ConsumerId consumer);
 
   // The grants of one consumer; nullptr where it has none.
   Holder* Find(ConsumerId consumer);
   const Holder* Find(ConsumerId consumer) const;
+
+  // Grants of a consumer that are worth handing over.
+  size_t LiveHeld(ConsumerId consumer) const;
+  // The consumer's last beat listed all of its grants.
+  bool AllKnown(ConsumerId consumer) const;
 
   // A holder is done with a grant. Returns how many rows may have been delivered twice; nullopt where it does not hold such a grant.
   std::optional<uint64_t> Finish(ConsumerId consumer, const msg::Finish& finish);

@@ -5,14 +5,12 @@
 #include <vector>
 
 #include "base/constants.h"
+#include "dispatcher/even.h"
 
 namespace penstock::dispatcher {
 namespace {
 
 constexpr uint32_t kRangesEach = 2;  // a range past the lane's end costs an open: no more than this ahead
-
-// It may be dead: not heard of for a while, or its connection ended and it has not come back.
-bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence || consumer.session == SessionId{}; }
 
 // One round over one job.
 class Settler {
@@ -27,6 +25,7 @@ class Settler {
       DropUnwanted(state);
       Serve(state);
       HandOver(state);
+      EvenOut(job_, state, now_, changes_);
       End(state);
     }
     Retire();
@@ -97,10 +96,21 @@ class Settler {
       }
       if (job_.open.erase(done) == 0) job_.dropped += job_.shape().lanes;
       job_.first_open = Epoch{Raw(done) + 1};
+      job_.limits.erase(done);
       changes_.epochs.insert(done);
       changes_.job = true;
       OpenEpochs();
     }
+    ForgetSteps();
+  }
+
+  // Of epochs that nobody reads any more.
+  void ForgetSteps() {
+    const size_t forgotten = std::erase_if(job_.steps, [&](const auto& item) {
+      return item.first < job_.first_open &&
+             std::none_of(job_.members.begin(), job_.members.end(), [&](const auto& member) { return member.second.epoch <= item.first; });
+    });
+    changes_.job = changes_.job || forgotten > 0;
   }
 
   bool Over(Epoch epoch) {
@@ -132,14 +142,7 @@ class Settler {
   // Its word that it is idle counts only if it knew of all its grants when it gave it.
   bool Idle(const Consumer& consumer) const {
     if (!consumer.idle) return false;
-    for (const auto& [epoch, state] : job_.open) {
-      const EpochState::Holder* holder = state.Find(consumer.id);
-      if (holder == nullptr) continue;
-      for (const auto& [name, held] : *holder) {
-        if (!held.known) return false;
-      }
-    }
-    return true;
+    return std::all_of(job_.open.begin(), job_.open.end(), [&](const auto& item) { return item.second.AllKnown(consumer.id); });
   }
 
   size_t HeldBy(const Consumer& consumer) const {
@@ -185,16 +188,25 @@ class Settler {
     const Members takers = Takers(state);
     if (takers.empty()) return;
     const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
+    const bool evening = Evening(job_, state);
     for (Consumer* consumer : takers) {
+      if (evening && MarkOf(*consumer) > Least(takers) + EvenPiece(job_) / job_.inputs.layout.batch) continue;
       uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, Idle(*consumer) ? 1 : 0), share);
-      if (job_.shape().range_rows > 0) room = std::min<uint64_t>(room, kRangesEach - std::min<size_t>(kRangesEach, LiveHeld(state, *consumer)));
+      if (evening || job_.shape().range_rows > 0)
+        room = std::min<uint64_t>(room, kRangesEach - std::min<size_t>(kRangesEach, state.LiveHeld(consumer->id)));
       while (room-- > 0 && Give(state, *consumer)) {
       }
     }
   }
 
+  static uint64_t Least(const Members& members) {
+    uint64_t least = MarkOf(*members.front());
+    for (const Consumer* consumer : members) least = std::min(least, MarkOf(*consumer));
+    return least;
+  }
+
   bool Give(EpochState& state, Consumer& consumer) {
-    std::optional<msg::Grant> grant = state.TakeFromPool(consumer.id);
+    std::optional<msg::Grant> grant = state.TakeFromPool(consumer.id, Evening(job_, state) ? EvenPiece(job_) : 0);
     if (!grant.has_value()) grant = state.TakeLane(consumer.id);
     if (!grant.has_value()) return false;
     if (consumer.want > 0) --consumer.want;
@@ -202,12 +214,6 @@ class Settler {
     changes_.members.insert(consumer.id);
     changes_.epochs.insert(state.epoch());
     return true;
-  }
-
-  static size_t LiveHeld(const EpochState& state, const Consumer& consumer) {
-    const EpochState::Holder* holder = state.Find(consumer.id);
-    if (holder == nullptr) return 0;
-    return static_cast<size_t>(std::count_if(holder->begin(), holder->end(), [](const auto& item) { return item.second.live(); }));
   }
 
   // ---- handover
@@ -250,8 +256,8 @@ class Settler {
   bool RevokeFromRichest(EpochState& state) {
     Consumer* richest = nullptr;
     for (Consumer* consumer : Readers(state.epoch())) {
-      if (consumer->ending || Idle(*consumer) || LiveHeld(state, *consumer) < 2 || Silent(*consumer, now_)) continue;
-      if (richest == nullptr || LiveHeld(state, *consumer) > LiveHeld(state, *richest)) richest = consumer;
+      if (consumer->ending || Idle(*consumer) || state.LiveHeld(consumer->id) < 2 || Silent(*consumer, now_)) continue;
+      if (richest == nullptr || state.LiveHeld(consumer->id) > state.LiveHeld(richest->id)) richest = consumer;
     }
     if (richest == nullptr) return false;
     Held* best = nullptr;
@@ -268,7 +274,7 @@ class Settler {
   // ---- END
   void End(EpochState& state) {
     Members readers = Readers(state.epoch());
-    if (readers.empty() || !state.AllGranted() || SomebodySilent(state)) return;
+    if (readers.empty() || !state.AllGranted() || SomebodySilent(state) || Evening(job_, state)) return;
     Members staying = readers;
     std::erase_if(staying, [](const Consumer* consumer) { return consumer->ending; });
     if (staying.empty()) {  // those that were to stay are gone: choose again
@@ -393,6 +399,10 @@ std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, 
   if (workers == 0) return "no worker is registered: start one with `penstock worker --dispatcher ADDRESS`";
   if (consumer.undecided) return consumer.begun ? WaitsForSeat(job, consumer) : "a word from its loop: it may restore a position, or begin to read";
   if (consumer.ended) return "";
+  const auto limit = job.limits.find(consumer.epoch);
+  if (limit != job.limits.end() && consumer.batches >= limit->second) {
+    return "the other consumers, which have not come so far: all end the epoch at one step (even)";
+  }
   if (job.mode == Mode::kStrict) return job.started ? WaitsForTheDead(job) : WaitsForStart(job);
   for (const auto& [epoch, state] : job.open) {
     if (epoch > consumer.epoch) break;

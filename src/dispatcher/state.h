@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/constants.h"
 #include "dispatcher/epoch_state.h"
 #include "penstock/ids.h"
 #include "wire/messages.h"
@@ -48,6 +49,9 @@ struct Consumer {
   bool reads() const { return !expired && !undecided; }
 };
 
+// It may be dead: not heard of for a while, or its connection ended and it has not come back.
+inline bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence || consumer.session == SessionId{}; }
+
 struct Replica {
   ReplicaId replica{};
   WorkerId worker{};
@@ -78,8 +82,10 @@ struct Job {
   msg::Inputs inputs;
   std::map<Epoch, EpochState> open;
   std::map<ConsumerId, Consumer> members;
+  std::map<Epoch, uint64_t> steps;  // even: how many batches each consumer has of an epoch, once it is known
 
   // Not stored.
+  std::map<Epoch, uint64_t> limits;  // even: so many batches a consumer may have for now
   TimePoint since;
 
   bool finished() const { return epochs != 0 && Raw(first_open) >= epochs; }

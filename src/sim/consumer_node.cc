@@ -15,6 +15,7 @@ void ConsumerNode::Start() {
   join.index = scenario_.declared ? number_ : 0;
   join.incarnation = Hash(scenario_.seed, 2000 + number_, life());
   join.name = name();
+  join.even = Even::kUneven;
   join.on_death = OnDeath::kRedeliver;
   join.on_restart = OnRestart::kContinue;
   ClientCoreOptions options;

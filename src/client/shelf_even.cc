@@ -1,0 +1,34 @@
+// The shelf of a loop that ends its epoch at the same step as the others (docs/design/shared.md, "Even").
+#include "client/shelf.h"
+
+namespace penstock {
+
+void Shelf::SetSteps(Epoch epoch, uint64_t limit, uint64_t steps) {
+  std::lock_guard lock(mutex_);
+  if (epoch != epoch_ || (limit == limit_ && steps == steps_)) return;
+  limit_ = limit;
+  steps_ = steps;
+  News();
+}
+
+bool Shelf::StepsDone() const { return steps_ != kNoLimit && totals_.epoch_batches >= steps_; }
+
+// The others have batches that this loop does not get. Without any there is none to repeat.
+bool Shelf::Short() const { return steps_ != kNoLimit && totals_.epoch_batches > 0 && totals_.epoch_batches < steps_ && AllEnded(); }
+
+// As TryBatch would take them, when lanes that are still open have given their share.
+uint64_t Shelf::ReadyBatches() const {
+  if (batch_ == 0) return 0;
+  uint64_t groups = 0;
+  uint64_t loose = 0;
+  for (const GrantName& grant : tails_) loose += lanes_.find(grant)->second.left;
+  for (const GrantName& grant : rotation_) {
+    const uint64_t left = lanes_.find(grant)->second.left;
+    groups += left / group_;
+    if (AllEnded()) loose += left % group_;
+  }
+  if (AllEnded()) loose += groups % mix_ * group_;
+  return groups / mix_ + loose / batch_;
+}
+
+}  // namespace penstock

@@ -1,0 +1,128 @@
+// Consumers of a shared job end an epoch at one step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatcher/core_harness.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+using testing::HasSubstr;
+
+// Two declared consumers, two lanes, batches of 4 rows.
+class EvenTest : public testing::Test {
+ protected:
+  void Start(Even even = Even::kAuto, uint32_t lanes = 2) {
+    h.AddWorker(1);
+    for (uint32_t i = 0; i < 2; ++i) {
+      msg::Join join = h.JoinOf(1 + i);
+      join.consumers = 2;
+      join.index = i;
+      join.even = even;
+      readers.emplace_back(h.JoinOk(join, LayoutOf(lanes)));
+    }
+  }
+  // The lanes of a reader have ended; these are left: batches that it has, and rows on the shelf of each grant.
+  msg::BeatReply Ended(Scripted& reader, uint64_t batches, const std::vector<uint64_t>& rows) {
+    msg::Beat& beat = reader.beat;
+    beat.batches = batches;
+    beat.ready_batches = 0;
+    beat.holds.clear();
+    for (size_t i = 0; i < reader.reply.grants.size(); ++i) {
+      const msg::Grant& grant = reader.reply.grants[i];
+      beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows.at(i)});
+      beat.ready_batches += rows.at(i) / 4;
+    }
+    beat.want = 6;
+    beat.idle = beat.ready_batches == 0;
+    return reader.Say(h);
+  }
+  void TearDown() override { EXPECT_EQ(h.core->TakeSnapshot(), h.stored); }
+
+  CoreHarness h;
+  std::vector<Scripted> readers;
+};
+
+TEST_F(EvenTest, NobodyIsHeldUpBeforeAllLanesWereGranted) {
+  Start();
+  EXPECT_EQ(readers[0].Hold(h, 1).limit, msg::kNoLimit);
+  readers[1].Hold(h, 1);
+  EXPECT_NE(readers[0].Hold(h, 1).limit, msg::kNoLimit);
+}
+
+TEST_F(EvenTest, AllGoAsFarAsTheOneThatCanComeLeastFar) {
+  Start();
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  for (Scripted& reader : readers) reader.Hold(h, 0);
+  readers[0].beat.batches = 3;
+  readers[0].beat.ready_batches = 4;
+  readers[0].Say(h);
+  readers[1].beat.batches = 3;
+  readers[1].beat.ready_batches = 1;
+  EXPECT_EQ(readers[1].Say(h).limit, 4u);
+  EXPECT_EQ(readers[1].reply.steps, msg::kNoLimit) << "lanes still go on";
+  readers[0].beat.batches = 4;
+  readers[0].Say(h);
+  EXPECT_THAT(readers[0].reply.waiting_for, HasSubstr("one step"));
+}
+
+TEST_F(EvenTest, TheNumberOfStepsIsFinalWhenNothingMoreCanBecomeReady) {
+  Start();
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 2, {5});
+  h.pushed.clear();
+  Ended(readers[1], 2, {8});
+  EXPECT_EQ(readers[1].reply.steps, 3u);
+  ASSERT_FALSE(h.pushed.empty()) << "the other is told at once";
+  EXPECT_EQ(std::get<msg::BeatReply>(h.pushed.back().message).steps, 3u);
+  EXPECT_FALSE(readers[1].reply.end) << "it has rows to deliver";
+  h.Restart();
+  EXPECT_EQ(Ended(readers[0], 3, {1}).steps, 3u) << "what was told stays";
+}
+
+TEST_F(EvenTest, PaddingGoesToTheOneThatComesFurthest) {
+  Start(Even::kPad);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 2, {5});
+  Ended(readers[1], 2, {8});
+  EXPECT_EQ(readers[1].reply.steps, 4u);
+}
+
+TEST_F(EvenTest, WhatALoopAlreadyHasIsNotTakenFromIt) {
+  Start();
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 2, {0});
+  Ended(readers[1], 5, {3});
+  EXPECT_EQ(readers[1].reply.steps, 5u) << "the other is padded";
+}
+
+TEST_F(EvenTest, TheOneThatIsAheadGivesOfItsReadyBatches) {
+  Start(Even::kAuto, 4);
+  for (int beats = 0; beats < 3; ++beats) {
+    for (Scripted& reader : readers) reader.Hold(h, 2);
+  }
+  ASSERT_EQ(readers[0].reply.grants.size(), 2u);
+  ASSERT_EQ(readers[1].reply.grants.size(), 2u);
+  Ended(readers[0], 1, {0, 2});
+  Ended(readers[1], 1, {24, 8});
+  EXPECT_EQ(readers[1].reply.steps, msg::kNoLimit);
+  ASSERT_EQ(readers[1].reply.revoke.size(), 1u) << "6 batches would leave it with 2 and the other with 6; 2 leave 6 and 2: either evens out by 4";
+}
+
+TEST_F(EvenTest, ADeclaredConsumerThatNeverCameIsWaitedFor) {
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.consumers = 2;
+  Scripted alone(h.JoinOk(join, LayoutOf(2)));
+  for (int beats = 0; beats < 3; ++beats) alone.Hold(h, 2);
+  EXPECT_EQ(alone.reply.limit, 0u);
+}
+
+TEST_F(EvenTest, UnevenHoldsNobodyUp) {
+  Start(Even::kUneven);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  for (Scripted& reader : readers) EXPECT_EQ(reader.Hold(h, 1).limit, msg::kNoLimit);
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher
