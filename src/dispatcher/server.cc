@@ -179,9 +179,9 @@ void DispatcherServer::Impl::Flush() {
     if (Status status = store_->Commit(batch); !status.ok()) {
       sends_.clear();
       asks_.clear();
-      status = std::move(status).Prefixed("the dispatcher stops, nothing that was not stored was answered");
-      const Status gone(Code::kUnavailable, status.message());
-      return End(std::move(status), gone);
+      Status why = std::move(status).Prefixed("the dispatcher stops, nothing that was not stored was answered");
+      const Status gone(Code::kUnavailable, why.message());
+      return End(std::move(why), gone);
     }
     flushed_ = Clock::System().Now();
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <future>
 
+#include "dispatcher/full_disk.h"
 #include "penstock/plan.h"
 #include "wire/net.h"
 
@@ -134,6 +135,23 @@ TEST_F(DispatcherServerTest, APlanThatIsNoneIsRefused) {
   Peer peer;
   ASSERT_TRUE(peer.Connect(server->address()).ok());
   EXPECT_FALSE(peer.Ask(msg::Register{"no plan"}).ok());
+}
+
+TEST_F(DispatcherServerTest, ACommitThatFailsIsNotAnsweredAndStopsItWithTheReason) {
+  auto server = Start({.state_dir = dir_});
+  Peer peer;
+  ASSERT_TRUE(peer.Connect(server->address()).ok());
+  AttrMap large;
+  large.Set("name", std::string(4 << 20, 'x'));
+  {
+    const FullDisk full;
+    const Result<Message> answer = peer.Ask(msg::Register{SerializePlan(Plan::Over({}, "any", large))});
+    EXPECT_FALSE(answer.ok());
+    EXPECT_THAT(server->Wait().message(), HasSubstr("the disk is full"));
+  }
+  EXPECT_THAT(peer.WaitClosed().message(), HasSubstr("the disk is full")) << "who is connected hears why";
+  server.reset();
+  EXPECT_TRUE(DispatcherServer::Start({.state_dir = dir_}).ok()) << "with room again it starts from what was stored";
 }
 
 TEST_F(DispatcherServerTest, StopEndsWaitAndClosesSessions) {

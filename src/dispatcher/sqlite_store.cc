@@ -2,6 +2,7 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -29,6 +30,13 @@ constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS state(key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;"
     "INSERT OR IGNORE INTO meta VALUES('format', '1'), ('term', '0');";
 
+// A quota and a limit on a file's size come as errors of input and output, with the system's number.
+bool IsFull(sqlite3* db) {
+  const int error = sqlite3_system_errno(db);
+  return (sqlite3_errcode(db) & 0xff) == SQLITE_FULL ||
+         ((sqlite3_errcode(db) & 0xff) == SQLITE_IOERR && (error == ENOSPC || error == EDQUOT || error == EFBIG));
+}
+
 std::string ThisProcess() {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
@@ -51,6 +59,7 @@ class SqliteStore final : public Store {
   Status Run(const char* sql);
   Result<Statement> Prepare(const char* sql);
   Result<std::string> Meta(const char* name);
+  Status WriteAll(const std::vector<Write>& writes);
   Status Apply(const Write& write);
   Status Failure(const std::string& doing) const;
 
@@ -66,8 +75,10 @@ class SqliteStore final : public Store {
 Status SqliteStore::Failure(const std::string& doing) const {
   const int code = sqlite3_errcode(db_.get());
   const std::string what = doing + " " + path_ + ": " + sqlite3_errmsg(db_.get());
+  if (IsFull(db_.get())) {
+    return Status(Code::kUnavailable, what + "; the disk is full: make room and start the dispatcher again").With("file", path_);
+  }
   switch (code & 0xff) {
-    case SQLITE_FULL: return Status(Code::kUnavailable, what + "; the disk is full: make room and start the dispatcher again").With("file", path_);
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_CANTOPEN: return Status(Code::kPermission, what + "; give this user write access, or choose another --state-dir").With("file", path_);
@@ -143,6 +154,13 @@ Status SqliteStore::Apply(const Write& write) {
 
 Status SqliteStore::Commit(const std::vector<Write>& writes) {
   if (writes.empty()) return {};
+  Status status = WriteAll(writes);
+  // The reason is in `status`; this only ends a transaction that may be open still.
+  if (!status.ok()) sqlite3_exec(db_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+  return status;
+}
+
+Status SqliteStore::WriteAll(const std::vector<Write>& writes) {
   PENSTOCK_TRY(Run("BEGIN IMMEDIATE"));
   for (const Write& write : writes) PENSTOCK_TRY(Apply(write));
   return Run("COMMIT");

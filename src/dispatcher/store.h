@@ -28,7 +28,8 @@ class Store {
   virtual Result<std::map<std::string, std::string>> Load() = 0;
   // Where this dispatcher can be reached, for another that finds the store in use.
   virtual Status Announce(const std::string& address) = 0;
-  // All or nothing, and durable when it returns Ok. After an error the store must not be used any more.
+  // All or nothing, and durable when it returns Ok. After an error nothing of it is there, and the caller should stop: what it holds in memory
+  // is ahead of the store.
   virtual Status Commit(const std::vector<Write>& writes) = 0;
 };
 

@@ -2,12 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
+
+#include "dispatcher/full_disk.h"
 
 namespace penstock::dispatcher {
 namespace {
@@ -75,16 +75,14 @@ TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsNamed) {
 TEST_F(SqliteStoreTest, AWriteThatDoesNotFitIsAnErrorAndNothingOfItStays) {
   auto store = Open();
   ASSERT_TRUE(store->Commit({{"a", "1"}}).ok());
-  rlimit before{};
-  ::getrlimit(RLIMIT_FSIZE, &before);
-  auto* handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{256 * 1024, before.rlim_max};
-  ::setrlimit(RLIMIT_FSIZE, &small);
-  const Status status = store->Commit({{"a", "2"}, {"big", std::string(4 << 20, 'x')}});
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
-  EXPECT_FALSE(status.ok());
+  const Status status = [&] {
+    const FullDisk full;
+    return store->Commit({{"a", "2"}, {"big", std::string(4 << 20, 'x')}});
+  }();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("state.db"));
+  EXPECT_THAT(status.message(), HasSubstr("the disk is full"));
+  EXPECT_THAT(*store->Load(), UnorderedElementsAre(Pair("a", "1"))) << "no half of it is left open";
   store.reset();
   EXPECT_THAT(*Open()->Load(), UnorderedElementsAre(Pair("a", "1")));
 }
