@@ -23,6 +23,14 @@ inline msg::Grant GrantOf(uint32_t lane, Seq from = 0, uint64_t fence = 1, Seq t
   return {{{Epoch{0}, ReplicaId{}, LaneId{lane}}, {from, 0}, to}, Fence{fence}, WorkerId{}};
 }
 
+inline Layout BatchOf(uint64_t n, bool drop = false) {
+  Layout layout;
+  layout.lanes = 100;
+  layout.batch = n;
+  layout.drop_remainder = drop;
+  return layout;
+}
+
 class CoreShell {
  public:
   struct Opened {
