@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,30 @@ def test_no_worker_says_what_is_waited_for(start_cluster: StartCluster) -> None:
     assert time.monotonic() - begin < 45
 
 
+def test_the_timeout_of_connect_bounds_the_wait_for_a_first_worker(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=0)
+    begin = time.monotonic()
+    with cluster.connect(timeout=0.5) as service, pytest.raises(penstock.Deadline, match=r"500 ms.*worker"):
+        _read(Dataset.from_range(5), service)
+    assert time.monotonic() - begin < 10
+
+
+def test_a_dispatcher_of_another_version_is_named_as_such() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"penstock://127.0.0.1:{other.getsockname()[1]}"
+
+        def answer() -> None:
+            with other.accept()[0] as peer:
+                peer.sendall(_frame_header(body=8, frame_version=9))
+                _until_closed(peer)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        with pytest.raises(penstock.Error, match="version 9"):
+            penstock.connect(address, timeout=0.5)
+        thread.join(10)
+
+
 def test_joining_a_finished_job_is_an_error(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=1)
     dataset = Dataset.from_range(5)
@@ -180,6 +205,7 @@ def test_a_full_disk_stops_the_dispatcher_with_the_reason(tmp_path: Path) -> Non
     done = subprocess.run(command, preexec_fn=little_room, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode != 0
     assert str(tmp_path / "state") in done.stderr
+    assert "the disk is full" in done.stderr
 
 
 # ---- plans

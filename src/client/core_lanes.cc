@@ -320,7 +320,10 @@ bool ClientCore::Expects(LaneStream stream) const {
 // ---- words
 
 std::string ClientCore::WaitingFor() const {
-  if (phase_ == Phase::kJoining) return waiting_for_.empty() ? "the dispatcher's answer to the join" : waiting_for_;
+  if (phase_ == Phase::kJoining && waiting_for_.empty()) {
+    return "the dispatcher's answer to the join, for which a worker has to list the inputs: `penstock status` shows who is there";
+  }
+  if (phase_ == Phase::kJoining) return waiting_for_;
   if (ring_) {
     const auto waits_for = ring_->WaitsFor();
     const auto lane = waits_for ? lanes_.find(RingLane(*waits_for)) : lanes_.end();

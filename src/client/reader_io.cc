@@ -202,13 +202,16 @@ void ReaderIo::Perform(ClientAction action) {
 
 void ReaderIo::SendDispatcher(Message message) {
   const Duration deadline = DeadlineOf(message);
-  const bool leaves = std::holds_alternative<msg::Leave>(message);
-  dispatcher_->Request(std::move(message), deadline, [weak = weak_from_this(), leaves](Result<Message> answer) {
-    const auto self = weak.lock();
-    if (self == nullptr) return;
-    if (!leaves) return self->OnDispatcher(std::move(answer));
-    self->dispatcher_->Stop();
-    if (auto left = std::exchange(self->left_, std::nullopt)) left->set_value();
+  if (std::holds_alternative<msg::Leave>(message)) {
+    // Kept until it is answered, whoever has let go of it by then: nobody else would close the session.
+    dispatcher_->Request(std::move(message), deadline, [self = shared_from_this()](const Result<Message>&) {
+      self->dispatcher_->Stop();
+      if (auto left = std::exchange(self->left_, std::nullopt)) left->set_value();
+    });
+    return;
+  }
+  dispatcher_->Request(std::move(message), deadline, [weak = weak_from_this()](Result<Message> answer) {
+    if (const auto self = weak.lock()) self->OnDispatcher(std::move(answer));
   });
 }
 
