@@ -11,7 +11,6 @@ namespace penstock::dispatcher {
 namespace {
 
 constexpr auto kForgetExpired = 10 * kDispatcherLease;  // then its place in the books goes too
-constexpr size_t kTombstones = 1000;
 
 }  // namespace
 
@@ -221,41 +220,6 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
     if (consumer.begun) TakeSeat(job, consumer, changes);
   }
   Record(job, changes);
-}
-
-// A job goes when nobody reads it and nobody can come back to it: it has finished, or it has no name to be found by.
-void DispatcherCore::Impl::CollectJobs() {
-  for (auto it = jobs_.begin(); it != jobs_.end();) {
-    Job& job = it->second;
-    const bool read = std::any_of(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.expired; });
-    if (read || !(job.finished() || job.anonymous)) {
-      ++it;
-      continue;
-    }
-    Bury(job);
-    it = jobs_.erase(it);
-  }
-}
-
-void DispatcherCore::Impl::Bury(Job& job) {
-  Put(JobKey(job.id), std::nullopt);
-  Put(InputsKey(job.id), std::nullopt);
-  if (!job.base.empty()) Put(BaseKey(job.id), std::nullopt);
-  for (const auto& [epoch, state] : job.open) Put(EpochKey(job.id, epoch), std::nullopt);
-  for (const auto& [id, member] : job.members) Put(MemberKey(job.id, id), std::nullopt);
-  std::erase_if(tombstones_, [&](const Tombstone& tombstone) {  // of the same name, before a position of it was restored
-    const bool same = !job.anonymous && tombstone.name == job.name;
-    if (same) Put(TombstoneKey(tombstone.ordinal), std::nullopt);
-    return same;
-  });
-  tombstones_.push_back(
-      {next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, job.finished() ? "finished" : "left by all its consumers"});
-  Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));
-  if (tombstones_.size() > kTombstones) {
-    Put(TombstoneKey(tombstones_.front().ordinal), std::nullopt);
-    tombstones_.pop_front();
-  }
-  Log("job '" + job.name + "' " + tombstones_.back().outcome);
 }
 
 }  // namespace penstock::dispatcher

@@ -9,6 +9,7 @@
 namespace penstock::dispatcher {
 namespace {
 constexpr auto kTick = std::chrono::milliseconds(250);  // leases are coarse: looking four times a second is enough
+constexpr auto kCollectEvery = std::chrono::seconds(30);
 }  // namespace
 
 void Actions::Clear() {
@@ -85,6 +86,14 @@ void DispatcherCore::Impl::Handle(const TimerFired&) {
   CheckListings();
   CheckCohorts();
   CheckGathers();
+  CollectUnused();
+}
+
+void DispatcherCore::Impl::CollectUnused() {
+  if (now_ - collected_ < kCollectEvery) return;
+  collected_ = now_;
+  CollectUnread();
+  CollectDatasets();
 }
 
 void DispatcherCore::Impl::Reply(SessionId session, RequestId request, Message message) {
@@ -131,7 +140,7 @@ void DispatcherCore::Impl::SendNews(Job& job) {
 
 Snapshot DispatcherCore::Impl::TakeSnapshot() const {
   Snapshot snapshot;
-  for (const auto& [id, plan] : datasets_) snapshot[DatasetKey(id)] = plan;
+  for (const auto& [id, dataset] : datasets_) snapshot[DatasetKey(id)] = dataset.plan;
   for (const auto& [id, job] : jobs_) {
     snapshot[JobKey(id)] = EncodeJob(job);
     snapshot[InputsKey(id)] = EncodeInputs(job.inputs);

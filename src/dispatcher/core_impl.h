@@ -1,4 +1,4 @@
-// The inside of DispatcherCore, spread over core.cc (events, writes), restore.cc, datasets.cc, joins.cc, seats.cc, beats.cc,
+// The inside of DispatcherCore, spread over core.cc (events, writes), restore.cc, datasets.cc, joins.cc, seats.cc, beats.cc, jobs.cc,
 // restores.cc, gathers.cc, workers.cc and status.cc.
 #pragma once
 
@@ -76,6 +76,7 @@ class DispatcherCore::Impl {
   void Handle(const SessionClosed& event);
   void Handle(const Answered& event);
   void Handle(const TimerFired&);
+  void CollectUnused();
   void Reply(SessionId session, RequestId request, Message message);
   void Fail(SessionId session, RequestId request, Status error);
   void Log(std::string text, LogLine::Level level = LogLine::Level::kInfo);
@@ -93,6 +94,7 @@ class DispatcherCore::Impl {
   // datasets.cc
   void OnMessage(SessionId session, RequestId request, const msg::Register& message);
   void OnMessage(SessionId session, RequestId request, const msg::GetDataset& message);
+  void CollectDatasets();
 
   // joins.cc
   void OnMessage(SessionId session, RequestId request, const msg::Join& message);
@@ -128,8 +130,11 @@ class DispatcherCore::Impl {
   msg::BeatReply MakeReply(const Job& job, const Consumer& consumer) const;
   void ExpireMembers(Job& job);
   void RemoveMember(Job& job, ConsumerId id, bool doubtful, Changes& changes);
+
+  // jobs.cc
   void CollectJobs();
-  void Bury(Job& job);
+  void CollectUnread();
+  std::map<JobId, Job>::iterator Bury(std::map<JobId, Job>::iterator job, std::string outcome);
 
   // restores.cc
   void OnMessage(SessionId session, RequestId request, const msg::Restore& restore);
@@ -175,7 +180,7 @@ class DispatcherCore::Impl {
   }
 
   CoreOptions options_;
-  std::map<std::string, std::string> datasets_;  // id -> plan
+  std::map<std::string, Dataset> datasets_;  // by id
   std::map<JobId, Job> jobs_;
   std::map<JobId, Listing> listings_;
   std::vector<PendingJoin> joins_;
@@ -188,6 +193,7 @@ class DispatcherCore::Impl {
   uint32_t jobs_made_ = 0;  // in this term
   uint64_t asks_made_ = 0;
   CoreCounts counts_;
+  TimePoint collected_;  // when CollectUnused last looked
 
   // Of the event being handled.
   TimePoint now_;

@@ -110,7 +110,7 @@ void DispatcherCore::Impl::AskForInputs(Listing& listing) {
     if (worker.awaited || worker.info.draining || listing.tried.contains(id)) continue;
     listing.ask = AskId{++asks_made_};
     listing.worker = id;
-    const msg::ListInputs question{listing.job.id, datasets_.at(listing.job.dataset), listing.job.seed};
+    const msg::ListInputs question{listing.job.id, datasets_.at(listing.job.dataset).plan, listing.job.seed};
     out_->asks.push_back({worker.session, *listing.ask, question, kListDeadline});
     return;
   }
@@ -137,7 +137,7 @@ void DispatcherCore::Impl::OnListed(JobId id, const msg::Inputs& inputs) {
   Job job = std::move(listings_.at(id).job);
   job.inputs = inputs;
   job.inputs.job = id;
-  job.since = now_;
+  job.since = job.read = now_;
   if (Status status = CheckLayout(job); !status.ok()) {
     listings_.at(id).job = std::move(job);
     return FailListing(id, status);

@@ -23,7 +23,7 @@ Status DispatcherCore::Impl::Restore(TimePoint now, const Snapshot& stored) {
 Status DispatcherCore::Impl::RestoreOne(const std::string& key, const std::string& value) {
   PENSTOCK_ASSIGN(const ParsedKey parsed, ParseKey(key));
   if (parsed.kind == "dataset") {
-    datasets_[parsed.text] = value;
+    datasets_[parsed.text] = {value, now_};
     return {};
   }
   if (parsed.kind == "tombstone") {
@@ -35,7 +35,8 @@ Status DispatcherCore::Impl::RestoreOne(const std::string& key, const std::strin
   const JobId id{parsed.first};
   if (parsed.kind == "job") {
     PENSTOCK_ASSIGN(Job job, DecodeJob(id, value));
-    job.since = now_;
+    if (!datasets_.contains(job.dataset)) return Status(Code::kData, "reads a dataset that is not stored");
+    job.since = job.read = now_;
     jobs_.emplace(id, std::move(job));
     return {};
   }

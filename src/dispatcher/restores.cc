@@ -41,7 +41,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
 // The fingerprint of what makes its rows.
 std::string DispatcherCore::Impl::RowsOf(const Job& job) const {
   if (!options_.rows_of) return job.dataset;
-  const Result<std::string> rows = options_.rows_of(datasets_.at(job.dataset));
+  const Result<std::string> rows = options_.rows_of(datasets_.at(job.dataset).plan);
   return rows.ok() ? *rows : job.dataset;
 }
 

@@ -52,6 +52,11 @@ struct Consumer {
 // It may be dead: not heard of for a while, or its connection ended and it has not come back.
 inline bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence || consumer.session == SessionId{}; }
 
+struct Dataset {
+  std::string plan;
+  TimePoint used;  // registered, asked for, or read by a job. Not stored: after a restart all count as just used
+};
+
 struct Replica {
   ReplicaId replica{};
   WorkerId worker{};
@@ -87,6 +92,7 @@ struct Job {
   // Not stored.
   std::map<Epoch, uint64_t> limits;  // even: so many batches a consumer may have for now
   TimePoint since;
+  TimePoint read;  // when it last had a consumer with a lease
 
   bool finished() const { return epochs != 0 && Raw(first_open) >= epochs; }
   EpochShape shape() const;
@@ -96,13 +102,16 @@ struct Job {
   Consumer* Seated(uint32_t index);
 };
 
-// What is left of a finished job.
+inline constexpr const char* kOutcomeFinished = "finished";
+inline constexpr const char* kOutcomeLeft = "was left by all its consumers";
+
+// What is left of a job that is over.
 struct Tombstone {
   uint64_t ordinal = 0;
   JobId job{};
   std::string name;  // "" for an anonymous one
   std::string dataset;
-  std::string outcome;
+  std::string outcome;  // one of the above
 };
 
 // Not stored, but for the replicas that name it.

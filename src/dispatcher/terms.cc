@@ -45,8 +45,9 @@ Status OtherGeneration(const Job& job, Generation generation) {
 }
 
 Status JobFinished(const std::string& name) {
-  return Status(Code::kFinished,
-                "job '" + name + "' has finished: its epochs were delivered; read again under another job name, or restore a position of it")
+  return Status(Code::kFinished, "job '" + name +
+                                     "' has finished: its epochs were delivered, or nobody came back to it for a day; read again under another job "
+                                     "name, or restore a position of it")
       .With("job", name);
 }
 

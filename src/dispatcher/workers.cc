@@ -5,10 +5,6 @@
 #include "dispatcher/core_impl.h"
 
 namespace penstock::dispatcher {
-namespace {
-constexpr size_t kFinishedTold = 64;
-}  // namespace
-
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::WorkerHello& hello) {
   const WorkerId id{hello.incarnation};
   const bool added = !workers_.contains(id);
@@ -42,8 +38,9 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     worker.info.draining = beat.draining;
     if (changed) TellAllWorkersChanged();
   }
-  const size_t count = std::min(tombstones_.size(), kFinishedTold);
-  for (auto tomb = tombstones_.end() - static_cast<ptrdiff_t>(count); tomb != tombstones_.end(); ++tomb) reply.finished_jobs.push_back(tomb->job);
+  for (const JobId job : beat.jobs) {
+    if (!jobs_.contains(job)) reply.forget.push_back(job);
+  }
   Reply(session, request, std::move(reply));
 }
 
@@ -56,7 +53,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   Reply(session, request,
         msg::JobReply{.job = job.id,
                       .dataset = job.dataset,
-                      .plan = datasets_.at(job.dataset),
+                      .plan = datasets_.at(job.dataset).plan,
                       .manifest = job.inputs.manifest,
                       .seed = job.seed,
                       .mode = job.mode,

@@ -2,6 +2,20 @@
 #include "wire/codec_parts.h"
 
 namespace penstock::codec {
+namespace {
+
+auto PutJobs(Builder& b, const std::vector<JobId>& jobs) {
+  std::vector<uint64_t> numbers;
+  for (const JobId job : jobs) numbers.push_back(Raw(job));
+  return b.CreateVector(numbers);
+}
+std::vector<JobId> TakeJobs(const flatbuffers::Vector<uint64_t>* numbers) {
+  std::vector<JobId> jobs;
+  for (const uint64_t job : Numbers(numbers)) jobs.push_back(JobId{job});
+  return jobs;
+}
+
+}  // namespace
 
 Offset<fb::WorkerHello> PutBody(Builder& b, const msg::WorkerHello& m) {
   const auto address = b.CreateString(m.address);
@@ -24,21 +38,19 @@ Status TakeBody(const fb::WorkerWelcome& in, msg::WorkerWelcome& out) {
 }
 
 Offset<fb::WorkerBeat> PutBody(Builder& b, const msg::WorkerBeat& m) {
-  return fb::CreateWorkerBeat(b, Raw(m.worker), m.draining, m.lanes, m.used, m.budget, m.rows, m.bytes, m.rss, m.cpu_ns);
+  const auto jobs = PutJobs(b, m.jobs);
+  return fb::CreateWorkerBeat(b, Raw(m.worker), m.draining, m.lanes, m.used, m.budget, m.rows, m.bytes, m.rss, m.cpu_ns, jobs);
 }
 Status TakeBody(const fb::WorkerBeat& in, msg::WorkerBeat& out) {
-  out = {WorkerId{in.worker()}, in.draining(), in.lanes(), in.used(), in.budget(), in.rows(), in.bytes(), in.rss(), in.cpu_ns()};
+  out = {WorkerId{in.worker()}, in.draining(), in.lanes(), in.used(), in.budget(), in.rows(), in.bytes(), in.rss(), in.cpu_ns(), TakeJobs(in.jobs())};
   return {};
 }
 
 Offset<fb::WorkerBeatReply> PutBody(Builder& b, const msg::WorkerBeatReply& m) {
-  std::vector<uint64_t> jobs;
-  for (const JobId job : m.finished_jobs) jobs.push_back(Raw(job));
-  return fb::CreateWorkerBeatReply(b, m.known, m.drain, b.CreateVector(jobs));
+  return fb::CreateWorkerBeatReply(b, m.known, m.drain, PutJobs(b, m.forget));
 }
 Status TakeBody(const fb::WorkerBeatReply& in, msg::WorkerBeatReply& out) {
-  out = {in.known(), in.drain(), {}};
-  for (const uint64_t job : Numbers(in.finished_jobs())) out.finished_jobs.push_back(JobId{job});
+  out = {in.known(), in.drain(), TakeJobs(in.forget())};
   return {};
 }
 

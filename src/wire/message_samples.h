@@ -60,7 +60,7 @@ inline std::vector<Message> SampleMessages() {
       msg::Leave{JobId{1}, ConsumerId{2}, {hold}, {finish, finish}},
       msg::WorkerHello{"host:1", "@socket", "boot", 1, 2, 3, 4, "name", 5},
       msg::WorkerWelcome{WorkerId{1}, 2},
-      msg::WorkerBeat{WorkerId{1}, true, 2, 3, 4, 5, 6, 7, 8},
+      msg::WorkerBeat{WorkerId{1}, true, 2, 3, 4, 5, 6, 7, 8, {JobId{9}}},
       msg::WorkerBeatReply{false, true, {JobId{1}, JobId{2}}},
       msg::ListInputs{JobId{1}, blob, 2},
       msg::Inputs{JobId{1}, blob, "hash", layout},

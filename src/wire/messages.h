@@ -268,12 +268,13 @@ struct WorkerBeat {
   uint64_t bytes = 0;
   uint64_t rss = 0;
   uint64_t cpu_ns = 0;
+  std::vector<JobId> jobs{};  // that it knows
   friend bool operator==(const WorkerBeat&, const WorkerBeat&) = default;
 };
 struct WorkerBeatReply {
   bool known = true;  // false: say WorkerHello again
   bool drain = false;
-  std::vector<JobId> finished_jobs;  // forget these
+  std::vector<JobId> forget{};  // of those that the beat listed: finished, or not known here
   friend bool operator==(const WorkerBeatReply&, const WorkerBeatReply&) = default;
 };
 struct ListInputs {  // the dispatcher asks a worker

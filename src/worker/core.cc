@@ -248,7 +248,7 @@ void WorkerCore::State::Handle(const DispatcherSaid& event) {
 
 void WorkerCore::State::OnBeatReply(const msg::WorkerBeatReply& reply) {
   if (!reply.known) SendHello();
-  for (const JobId id : reply.finished_jobs) {
+  for (const JobId id : reply.forget) {
     const auto job = jobs_.find(id);
     if (job == jobs_.end() || !job->second.known) continue;
     job->second.finished = true;
@@ -260,13 +260,18 @@ void WorkerCore::State::OnBeatReply(const msg::WorkerBeatReply& reply) {
 void WorkerCore::State::SendBeat() {
   if (!dispatcher_up_ || !worker_) return;
   const CoreStats figures = stats();
+  std::vector<JobId> known;
+  for (const auto& [id, job] : jobs_) {
+    if (job.known) known.push_back(id);
+  }
   Do(SendToDispatcher{msg::WorkerBeat{.worker = *worker_,
                                       .draining = figures.draining,
                                       .lanes = figures.lanes,
                                       .used = figures.used,
                                       .budget = options_.memory,
                                       .rows = figures.rows,
-                                      .bytes = figures.bytes}});
+                                      .bytes = figures.bytes,
+                                      .jobs = std::move(known)}});
   beat_at_ = now_ + kHeartbeatEvery;
   WakeAt(beat_at_);
 }

@@ -306,7 +306,7 @@ TEST(WorkerCore, SaysHelloThenBeatsEachSecondAndSaysHelloAgainWhenUnknown) {
   shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerWelcome{.worker = WorkerId{9}}});
   shell.Pass(3500ms);
   EXPECT_EQ(shell.to_dispatcher.size(), 5U) << "hello, a beat at once and one each second";
-  shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerBeatReply{.known = false, .finished_jobs = {}}});
+  shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerBeatReply{.known = false}});
   EXPECT_TRUE(std::holds_alternative<msg::WorkerHello>(shell.to_dispatcher.back()));
 }
 
@@ -315,7 +315,7 @@ TEST(WorkerCore, AFinishedJobIsForgottenWhenItsLastLaneCloses) {
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
   shell.Settle();
-  shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerBeatReply{.finished_jobs = {kJob}}});
+  shell.Tell(DispatcherSaid{RequestId{}, msg::WorkerBeatReply{.forget = {kJob}}});
   EXPECT_TRUE(shell.forgotten.empty());
   while (shell.ReadOne(1, 10)) shell.Settle();
   EXPECT_EQ(shell.forgotten, std::set<JobId>{kJob});

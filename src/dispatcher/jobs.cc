@@ -1,0 +1,73 @@
+// The end of a job: what is left of it, and for how long.
+#include <algorithm>
+#include <utility>
+
+#include "dispatcher/codec.h"
+#include "dispatcher/core_impl.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+constexpr size_t kTombstones = 1000;
+// A job with a name may be come back to: a training that was stopped for the night, say. Not for ever, and not with any number of others.
+constexpr auto kUnreadFor = std::chrono::hours(24);
+constexpr size_t kUnreadJobs = 1000;
+
+bool Read(const Job& job) {
+  return std::any_of(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.expired; });
+}
+
+}  // namespace
+
+// A job goes when nobody reads it and nobody can come back to it: it has finished, or it has no name to be found by.
+void DispatcherCore::Impl::CollectJobs() {
+  for (auto it = jobs_.begin(); it != jobs_.end();) {
+    Job& job = it->second;
+    if (Read(job)) {
+      job.read = now_;
+      ++it;
+    } else if (job.finished()) {
+      it = Bury(it, kOutcomeFinished);
+    } else if (job.anonymous) {
+      it = Bury(it, kOutcomeLeft);
+    } else {
+      ++it;
+    }
+  }
+}
+
+void DispatcherCore::Impl::CollectUnread() {
+  std::vector<std::pair<TimePoint, JobId>> unread;  // the longest unread first
+  for (const auto& [id, job] : jobs_) {
+    if (!Read(job)) unread.emplace_back(job.read, id);
+  }
+  std::sort(unread.begin(), unread.end());
+  for (size_t i = 0; i < unread.size(); ++i) {
+    const bool over = unread.size() - i > kUnreadJobs || now_ - unread[i].first > kUnreadFor;
+    if (over) Bury(jobs_.find(unread[i].second), kOutcomeLeft);
+  }
+}
+
+std::map<JobId, Job>::iterator DispatcherCore::Impl::Bury(std::map<JobId, Job>::iterator it, std::string outcome) {
+  const Job& job = it->second;
+  Put(JobKey(job.id), std::nullopt);
+  Put(InputsKey(job.id), std::nullopt);
+  if (!job.base.empty()) Put(BaseKey(job.id), std::nullopt);
+  for (const auto& [epoch, state] : job.open) Put(EpochKey(job.id, epoch), std::nullopt);
+  for (const auto& [id, member] : job.members) Put(MemberKey(job.id, id), std::nullopt);
+  std::erase_if(tombstones_, [&](const Tombstone& tombstone) {  // of the same name, before a position of it was restored
+    const bool same = !job.anonymous && tombstone.name == job.name;
+    if (same) Put(TombstoneKey(tombstone.ordinal), std::nullopt);
+    return same;
+  });
+  Log("job '" + job.name + "' " + outcome);
+  tombstones_.push_back({next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, std::move(outcome)});
+  Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));
+  if (tombstones_.size() > kTombstones) {
+    Put(TombstoneKey(tombstones_.front().ordinal), std::nullopt);
+    tombstones_.pop_front();
+  }
+  return jobs_.erase(it);
+}
+
+}  // namespace penstock::dispatcher

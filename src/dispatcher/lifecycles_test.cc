@@ -1,0 +1,147 @@
+// A dispatcher that runs for months: what is over leaves nothing behind but a bounded number of tombstones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "dispatcher/core_harness.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kUnfinishedEvery = 200;
+constexpr uint64_t kConsumers = 1'000'000;  // their numbers, and those of their sessions, begin above the worker's
+
+msg::Join JoinOf(CoreHarness& h, uint64_t i) {
+  msg::Join join;
+  join.dataset = h.Register("plan-" + std::to_string(i));
+  join.job_name = i % 2 == 0 ? "" : "job-" + std::to_string(i);
+  join.incarnation = kConsumers + i;
+  join.name = "rank-0";
+  return join;
+}
+
+// A dataset of its own, one consumer that reads its one lane to the end (or goes before that), five seconds of time. The job's id.
+JobId LiveOnce(CoreHarness& h, uint64_t i) {
+  const msg::Joined joined = h.JoinOk(JoinOf(h, i), LayoutOf(1));
+  Scripted consumer(joined);
+  consumer.Hold(h, 1);
+  if (i % kUnfinishedEvery != 1) consumer.Finish(h, consumer.reply.grants.at(0), Cursor{8, 0}, true, 0, true);
+  h.Say(SessionId{Raw(joined.consumer)}, msg::Leave{joined.job, joined.consumer, {}, {}});
+  h.Feed(SessionClosed{SessionId{Raw(joined.consumer)}});
+  h.now = h.now + std::chrono::seconds(5);
+  h.Feed(TimerFired{});
+  return joined.job;
+}
+
+msg::WorkerBeatReply WorkerBeats(CoreHarness& h, std::vector<JobId> jobs) {
+  msg::WorkerBeat beat;
+  beat.worker = WorkerId{1};
+  beat.jobs = std::move(jobs);
+  return std::get<msg::WorkerBeatReply>(h.Say(SessionId{1001}, beat));
+}
+
+TEST(Lifecycles, ManyMoreLeaveNoMoreBehind) {
+  CoreHarness h;
+  h.AddWorker(1);
+  size_t keys = 0;
+  for (uint64_t i = 1; i <= 10'000; ++i) {
+    const JobId job = LiveOnce(h, i);
+    ASSERT_EQ(WorkerBeats(h, {job}).forget.empty(), i % kUnfinishedEvery == 1) << i;
+    if (i == 4'000) keys = h.stored.size();
+  }
+  // A named job that was left unfinished waits a day for its consumers: it has three keys, and its dataset.
+  const size_t waiting = (10'000 - 4'000) / kUnfinishedEvery;
+  EXPECT_LE(h.stored.size(), keys + 4 * waiting);
+  EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+}
+
+TEST(Lifecycles, TheFileOnDiskDoesNotGrowWithJobsThatAreOver) {
+  std::string dir = testing::TempDir() + "lifecycles-XXXXXX";
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  auto store = OpenSqliteStore(dir);
+  ASSERT_TRUE(store.ok()) << store.status().ToString();
+  CoreHarness h;
+  h.AddWorker(1);
+  Snapshot durable;
+  for (uint64_t i = 1; i <= 4'000; ++i) {
+    LiveOnce(h, i);
+    WorkerBeats(h, {});
+    if (i % 100 != 0) continue;  // a commit is a sync of the disk: not each
+    std::vector<Write> writes;
+    for (const auto& [key, value] : h.stored) {
+      if (auto old = durable.find(key); old == durable.end() || old->second != value) writes.push_back({key, value});
+    }
+    for (const auto& [key, value] : durable) {
+      if (!h.stored.contains(key)) writes.push_back({key, std::nullopt});
+    }
+    ASSERT_TRUE((*store)->Commit(writes).ok());
+    durable = h.stored;
+  }
+  EXPECT_LE(std::filesystem::file_size(dir + "/state.db-wal"), 5u << 20) << "SQLite takes it into the file at 1000 pages";
+  store->reset();  // the rest of it goes into the file
+  uint64_t live = 0;
+  for (const auto& [key, value] : h.stored) live += key.size() + value.size();
+  EXPECT_LE(std::filesystem::file_size(dir + "/state.db"), 3 * live) << "of " << live << " bytes";
+  std::filesystem::remove_all(dir);
+}
+
+TEST(Lifecycles, AWorkerIsToldWhichOfTheJobsItHoldsAreOver) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const JobId over = LiveOnce(h, 2);
+  const JobId lives = h.JoinOk(JoinOf(h, 3), LayoutOf(1)).job;
+  EXPECT_THAT(WorkerBeats(h, {over, lives, JobId{77}}).forget, ElementsAre(over, JobId{77}));
+  EXPECT_THAT(WorkerBeats(h, {lives}).forget, IsEmpty());
+}
+
+TEST(Lifecycles, ADatasetStaysWhileAJobReadsItAndGoesAnHourAfter) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined joined = h.JoinOk(JoinOf(h, 1), LayoutOf(1));
+  const auto known = [&] { return std::holds_alternative<msg::DatasetReply>(h.Say(SessionId{9}, msg::GetDataset{"id-of-plan-1"})); };
+  h.Pass(std::chrono::hours(2));
+  EXPECT_TRUE(known()) << "a job that was left unfinished may be joined again";
+  h.AddWorker(1);
+  Scripted again(h.JoinOk(JoinOf(h, 1), LayoutOf(1)));
+  again.Hold(h, 1);
+  again.Finish(h, again.reply.grants.at(0), Cursor{8, 0}, true, 0, true);
+  h.Say(SessionId{1}, msg::Leave{joined.job, again.beat.consumer, {}, {}});
+  h.Pass(std::chrono::minutes(59));
+  EXPECT_TRUE(known()) << "asking is using";
+  h.Pass(std::chrono::minutes(61));
+  EXPECT_FALSE(known());
+  EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+}
+
+TEST(Lifecycles, PastABoundTheLongestUnusedDatasetsGoButNoneWithinAMinute) {
+  CoreHarness h;
+  for (int i = 0; i < 20'000; ++i) h.Register("early-" + std::to_string(i));
+  h.Pass(std::chrono::seconds(50));
+  EXPECT_EQ(h.stored.size(), 20'000u);
+  h.Register("late");
+  h.Pass(std::chrono::seconds(50));
+  EXPECT_LT(h.stored.size(), 17'000u);
+  EXPECT_TRUE(std::holds_alternative<msg::DatasetReply>(h.Say(SessionId{9}, msg::GetDataset{"id-of-late"})));
+}
+
+TEST(Lifecycles, ANamedJobThatNobodyReadForADayIsPutAwayAndSaysSo) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined joined = h.JoinOk(JoinOf(h, 1), LayoutOf(1));
+  h.Say(SessionId{1}, msg::Leave{joined.job, joined.consumer, {}, {}});
+  h.now = h.now + std::chrono::hours(25);
+  h.Feed(TimerFired{});
+  h.AddWorker(1);
+  const Status error = Scripted(h.JoinOk(JoinOf(h, 1), LayoutOf(1))).Error(h);
+  EXPECT_EQ(error.code(), Code::kFinished);
+  EXPECT_THAT(error.message(), HasSubstr("nobody came back to it for a day"));
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher
