@@ -20,6 +20,7 @@ class Local:
     """`penstock local` around a command that waits for the end of its input: when this process goes, however it goes, the service goes too."""
 
     def __init__(self, workers: int, memory: str | None) -> None:
+        self._owner = os.getpid()
         flags = ["--workers", str(workers), *(["--memory", memory] if memory else [])]
         wait = ["sh", "-c", 'echo "$PENSTOCK_SERVICE"; exec cat']
         self.process = subprocess.Popen(
@@ -36,9 +37,13 @@ class Local:
             raise Unavailable(f"`penstock local` ended with {self.process.returncode} before it was ready; what it said is above")
 
     def stop(self) -> None:
+        """Ends the service; in a forked child, whose it is not, nothing."""
+        if os.getpid() != self._owner:
+            return
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
+        self.process.terminate()  # a forked child may hold the other end of the input, too
         try:
             self.process.wait(END_WITHIN)
         except subprocess.TimeoutExpired:

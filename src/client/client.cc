@@ -6,15 +6,32 @@
 #include <thread>
 #include <utility>
 
-#include "client/dispatcher_link.h"
 #include "client/hub.h"
 #include "client/reader.h"
+#include "wire/dispatcher_link.h"
 #include "wire/same_host.h"
 
 namespace penstock {
 namespace {
 
 using std::chrono::milliseconds;
+
+// The service's name as users write it -> an address of net.h.
+Result<std::string> ServiceAddress(const std::string& service) {
+  std::string_view rest = service;
+  for (const std::string_view scheme : {"penstock://", "grpc://"}) {
+    if (rest.starts_with(scheme)) rest.remove_prefix(scheme.size());
+  }
+  if (rest.starts_with("unix:") || rest.starts_with("@")) return std::string(rest);
+  while (rest.ends_with('/')) rest.remove_suffix(1);
+  if (rest.empty() || rest.find('/') != std::string_view::npos) {
+    return Status(Code::kInvalid, "'" + service + "' is not a service; write penstock://host:port, host:port or unix:/path");
+  }
+  const size_t colon = rest.rfind(':');
+  const size_t bracket = rest.rfind(']');  // of an IPv6 address
+  const bool has_port = colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
+  return has_port ? std::string(rest) : std::string(rest) + ":" + std::to_string(kDefaultPort);
+}
 
 // A link for what is not of one reader: register, look up. Readers have sessions of their own, since unasked replies carry no name.
 class RemoteClient final : public Client {
@@ -37,7 +54,7 @@ class RemoteClient final : public Client {
     handler.up = [first] { first->Say({}); };
     handler.down = [first](const Status& why) { first->last = why; };
     handler.refused = [first](const Status& why) { first->Say(why); };
-    handler.said = [](const Message&) {};
+    handler.said = [](RequestId, const Message&) {};
     ConnectParams params;
     params.token = options_.token;
     params.role = "consumer";

@@ -5,6 +5,9 @@
 #include <atomic>
 #include <string>
 
+#include "wire/fork_marks.h"
+#include "wire/segments.h"
+
 namespace penstock {
 namespace {
 
@@ -12,8 +15,9 @@ std::atomic<uint64_t> g_forks{0};
 std::atomic<Hub*> g_hub{nullptr};
 std::atomic_flag g_making = ATOMIC_FLAG_INIT;
 
-// Only atomics: the thread that held a lock in the parent does not exist here.
+// Only atomics and close: the thread that held a lock in the parent does not exist here.
 void InForkedChild() {
+  CloseMarkedAfterFork();
   g_forks.fetch_add(1);
   g_hub.store(nullptr);
   g_making.clear();
@@ -26,7 +30,7 @@ ForkStamp CurrentStamp() { return ForkStamp{g_forks.load(std::memory_order_relax
 Hub::Hub() : stamp_(CurrentStamp()), io_("penstock-io"), workers_(io_) {}
 
 Hub& Hub::Get() {
-  static const int watches_forks = pthread_atfork(nullptr, nullptr, &InForkedChild);
+  static const int watches_forks = pthread_atfork(&KeepBorrowed, &KeepBorrowed, &InForkedChild);
   (void)watches_forks;
   while (true) {
     if (Hub* hub = g_hub.load()) return *hub;

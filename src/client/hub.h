@@ -1,8 +1,9 @@
 // The client's one I/O thread in a process (engine.md 6). Made at first use and never destroyed: batches and readers may die at any time, also
 // while the program exits.
 //
-// A forked child has no such thread. There the hub is dead: what belonged to the parent is left alone (never destroyed, never recycled), an old
-// reader says what to do, and a new Client gets a hub of its own.
+// A forked child has no such thread. There the hub is dead: its descriptors are closed, so that peers see the parent's end and not the child's;
+// what else belonged to the parent is left alone (never destroyed, never recycled), an old reader says what to do, and a new Client gets a hub
+// of its own. Batches that the child inherited stay as they are: the parent tells the worker not to use their memory again.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,9 @@ class RemoteReader final : public Reader {
     }
   }
 
-  void GiveBack(uint64_t rows) override { io_->shelf().Unreceive(rows); }
+  void GiveBack(uint64_t rows) override {
+    if (stamp_ == CurrentStamp()) io_->shelf().Unreceive(rows);
+  }
 
   Result<bool> StartEpoch() override {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "client/dispatcher_link.h"
 #include "penstock/client.h"
+#include "wire/dispatcher_link.h"
 
 namespace penstock {
 

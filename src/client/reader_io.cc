@@ -92,7 +92,7 @@ void ReaderIo::Connect() {
   handler.up = [=] { when_alive([](ReaderIo& io) { io.On(event::DispatcherUp{}); }); };
   handler.down = [=](const Status& why) { when_alive([&](ReaderIo& io) { io.On(event::DispatcherDown{why}); }); };
   handler.refused = [=](const Status& why) { when_alive([&](ReaderIo& io) { io.On(msg::Failed{why}); }); };
-  handler.said = [=](Message message) { when_alive([&](ReaderIo& io) { io.OnDispatcher(std::move(message)); }); };
+  handler.said = [=](RequestId, Message message) { when_alive([&](ReaderIo& io) { io.OnDispatcher(std::move(message)); }); };
   ConnectParams connect;
   connect.token = params_.connect.token;
   connect.role = "consumer";

@@ -12,7 +12,6 @@
 
 #include "client/batcher.h"
 #include "client/core.h"
-#include "client/dispatcher_link.h"
 #include "client/hub.h"
 #include "client/reader.h"
 #include "client/shelf.h"

@@ -98,9 +98,13 @@ Status TakeBody(const fb::Open& in, msg::Open& out) {
   return Take(in.range(), out.range);
 }
 
-Offset<fb::Credit> PutBody(Builder& b, const msg::Credit& m) { return fb::CreateCredit(b, m.bytes, b.CreateVector(m.freed), m.waits); }
+Offset<fb::Credit> PutBody(Builder& b, const msg::Credit& m) {
+  const auto freed = b.CreateVector(m.freed);
+  const auto kept = b.CreateVector(m.kept);
+  return fb::CreateCredit(b, m.bytes, freed, m.waits, kept);
+}
 Status TakeBody(const fb::Credit& in, msg::Credit& out) {
-  out = {in.bytes(), Numbers(in.freed()), in.waits()};
+  out = {in.bytes(), Numbers(in.freed()), in.waits(), Numbers(in.kept())};
   return {};
 }
 

@@ -2,11 +2,13 @@
 
 #include <cerrno>
 #include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "wire/asio.h"
 #include "wire/codec.h"
+#include "wire/fork_marks.h"
 #include "wire/frame_pipe.h"
 #include "wire/hello.h"
 #include "wire/net.h"
@@ -45,6 +47,7 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
     Timer timer;
     Tcp::resolver resolver;
     asio::posix::stream_descriptor socket;
+    std::optional<ForkMark> mark;  // of the socket
     std::shared_ptr<FramePipe> pipe;
   };
 
@@ -74,6 +77,7 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
       return ConnectNext();
     }
     parts_->socket.assign(connecting.fd.release());
+    parts_->mark.emplace(parts_->socket.native_handle());
     parts_->socket.async_wait(asio::posix::stream_descriptor::wait_write, [self = shared_from_this()](std::error_code failed) {
       if (!failed && self->parts_ != nullptr) self->OnWritable();
     });
@@ -81,6 +85,7 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
 
   void OnWritable() {
     last_error_ = ConnectError(parts_->socket.native_handle());
+    parts_->mark.reset();
     Fd fd(parts_->socket.release());
     if (last_error_ != 0) return ConnectNext();
     SetNoDelay(fd.get());

@@ -25,6 +25,7 @@ Status Broken(int error) {
 
 FramePipe::FramePipe(IoThread& io, Fd fd, bool payload_crc)
     : io_(io), socket_(io.context(), fd.release()), farewell_(io), payload_crc_(payload_crc), staging_(kStaging) {
+  mark_.emplace(socket_.native_handle());
   io_.Add(*this);
 }
 
@@ -44,6 +45,7 @@ void FramePipe::Shut() {
   open_ = false;
   io_.Remove(*this);
   farewell_.Cancel();
+  mark_.reset();
   socket_.close();
   queue_.clear();
   payload_.Reset();

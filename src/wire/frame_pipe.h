@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/extent.h"
 #include "penstock/status.h"
 #include "wire/asio.h"
+#include "wire/fork_marks.h"
 #include "wire/frame.h"
 #include "wire/io_thread.h"
 #include "wire/segments.h"
@@ -89,6 +91,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
 
   IoThread& io_;
   asio::posix::stream_descriptor socket_;
+  std::optional<ForkMark> mark_;
   Timer farewell_;
   Owner* owner_ = nullptr;
   const bool payload_crc_;

@@ -12,8 +12,29 @@
 #include <vector>
 
 #include "wire/asio.h"
+#include "wire/fork_marks.h"
 
 namespace penstock {
+namespace {
+
+struct ReactorDescriptors {
+  int epoll;
+  int timer;
+  int wake;
+};
+ReactorDescriptors DescriptorsOf(asio::detail::epoll_reactor& reactor);
+
+// Asio keeps these to itself; an explicit instantiation may name private members.
+template <auto kEpoll, auto kTimer, auto kInterrupter>
+struct Reveal {
+  friend ReactorDescriptors DescriptorsOf(asio::detail::epoll_reactor& reactor) {
+    return {reactor.*kEpoll, reactor.*kTimer, (reactor.*kInterrupter).read_descriptor()};
+  }
+};
+using Reactor = asio::detail::epoll_reactor;
+template struct Reveal<&Reactor::epoll_fd_, &Reactor::timer_fd_, &Reactor::interrupter_>;
+
+}  // namespace
 
 class IoThread::Impl {
  public:
@@ -57,6 +78,10 @@ class IoThread::Impl {
   }
 
   asio::io_context context_{1};
+  const ReactorDescriptors reactor_ = DescriptorsOf(asio::use_service<asio::detail::epoll_reactor>(context_));
+  const ForkMark epoll_mark_{reactor_.epoll};
+  const ForkMark timer_mark_{reactor_.timer};
+  const ForkMark wake_mark_{reactor_.wake};
   std::unordered_set<IoResident*> residents_;  // the thread's
   std::thread::id thread_id_;
 

@@ -67,7 +67,7 @@ inline std::vector<Message> SampleMessages() {
       msg::GetJob{JobId{1}},
       msg::JobReply{JobId{1}, "dataset", blob, blob, 2, Mode::kStrict, Generation{3}},
       msg::Open{JobId{1}, Generation{2}, range, Fence{3}, ConsumerId{4}, 5, true, true},
-      msg::Credit{1, {2, 3}, true},
+      msg::Credit{1, {2, 3}, true, {4}},
       msg::CloseLane{},
       msg::LaneEnded{{1, 2}, true},
       msg::LaneFailed{error},

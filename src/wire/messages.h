@@ -321,6 +321,7 @@ struct Credit {  // a worker sends what it covers, or one larger block when all 
   uint64_t bytes = 0;
   std::vector<uint64_t> freed{};  // extents that may be reused: segment << 40 | offset / 64
   bool waits = false;             // the loop waits, and what came of this lane is not enough for it
+  std::vector<uint64_t> kept{};   // extents let go of that a forked child may still read: never to be used again
   friend bool operator==(const Credit&, const Credit&) = default;
 };
 struct Group {

@@ -12,31 +12,31 @@ std::atomic<uint64_t> forks{0};
 
 }  // namespace
 
-void KeepBorrowedAfterFork() { forks.fetch_add(1, std::memory_order_relaxed); }
+void KeepBorrowed() { forks.fetch_add(1, std::memory_order_relaxed); }
 
-// Tags to give back. Tensors die on any thread, and in forked children too: pushing takes no lock that a fork could leave locked.
+// What to give back. Tensors die on any thread, and in forked children too: pushing takes no lock that a fork could leave locked.
 class SegmentMap::Freed {
  public:
   explicit Freed(std::function<void()> on_freed) : on_freed_(std::move(on_freed)) {}
   ~Freed() { Take(); }
 
-  void Push(uint64_t tag) noexcept {
+  void Push(uint64_t tag, bool kept) noexcept {
     if (getpid() != pid_) return;
     Node* before = head_.load(std::memory_order_relaxed);
-    Node* node = new Node{tag, before};
+    Node* node = new Node{tag, kept, before};
     // Once it is in the list the node belongs to whoever takes it: `before` is looked at, never the node.
     while (!head_.compare_exchange_weak(before, node, std::memory_order_release, std::memory_order_relaxed)) node->next = before;
     if (before != nullptr) return;
     std::lock_guard lock(mutex_);
     if (on_freed_) on_freed_();
   }
-  std::vector<uint64_t> Take() {
-    std::vector<uint64_t> tags;
+  ReturnedExtents Take() {
+    ReturnedExtents returned;
     for (Node* node = head_.exchange(nullptr, std::memory_order_acquire); node != nullptr;) {
-      tags.push_back(node->tag);
+      (node->kept ? returned.kept : returned.free).push_back(node->tag);
       delete std::exchange(node, node->next);
     }
-    return tags;
+    return returned;
   }
   void Detach() {
     std::lock_guard lock(mutex_);
@@ -46,6 +46,7 @@ class SegmentMap::Freed {
  private:
   struct Node {
     uint64_t tag;
+    bool kept;
     Node* next;
   };
   const pid_t pid_ = getpid();
@@ -58,9 +59,7 @@ class SegmentMap::Freed {
 class SegmentMap::Loan final : public Extent::Home {
  public:
   Loan(std::shared_ptr<Segment> segment, std::shared_ptr<Freed> freed) : segment_(std::move(segment)), freed_(std::move(freed)) {}
-  void Return(std::span<std::byte> /*bytes*/, uint64_t tag) noexcept override {
-    if (forks_ == forks.load(std::memory_order_relaxed)) freed_->Push(tag);
-  }
+  void Return(std::span<std::byte> /*bytes*/, uint64_t tag) noexcept override { freed_->Push(tag, forks_ != forks.load(std::memory_order_relaxed)); }
 
  private:
   const std::shared_ptr<Segment> segment_;
@@ -94,6 +93,6 @@ Result<Extent> SegmentMap::Borrow(uint64_t tag, uint64_t bytes) {
   return Extent(memory.subspan(offset, bytes), tag, std::make_shared<Loan>(found->second, freed_));
 }
 
-std::vector<uint64_t> SegmentMap::TakeFreed() { return freed_->Take(); }
+ReturnedExtents SegmentMap::TakeReturned() { return freed_->Take(); }
 
 }  // namespace penstock

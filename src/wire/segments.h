@@ -87,6 +87,13 @@ class SegmentPool final : public ExtentAllocator {
   std::shared_ptr<State> state_;
 };
 
+// Tags of extents that were let go of.
+struct ReturnedExtents {
+  std::vector<uint64_t> free;
+  std::vector<uint64_t> kept;  // a forked child may read them still: their memory must not be used again
+  bool empty() const { return free.empty() && kept.empty(); }
+};
+
 // The consumer's side: a peer's segments, mapped once each, and what is borrowed from them. On the I/O thread, but for extents that go home.
 class SegmentMap {
  public:
@@ -98,7 +105,7 @@ class SegmentMap {
   void Remove(SegmentId id);  // its memory stays as long as extents of it live
   // The extent that a peer lent; its tag is given back once it was let go of. Refuses what is not inside a known segment.
   Result<Extent> Borrow(uint64_t tag, uint64_t bytes);
-  std::vector<uint64_t> TakeFreed();
+  ReturnedExtents TakeReturned();
 
  private:
   class Freed;
@@ -107,7 +114,8 @@ class SegmentMap {
   std::shared_ptr<Freed> freed_;
 };
 
-// After a fork, in the parent: extents borrowed so far are never given back for reuse, since the child may read them too.
-void KeepBorrowedAfterFork();
+// Extents borrowed so far come back as `kept`, since a child may read them. Called before the fork, and again after it in the parent: what another
+// thread let go of or borrowed in between is kept, too.
+void KeepBorrowed();
 
 }  // namespace penstock

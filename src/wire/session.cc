@@ -115,7 +115,7 @@ Status SessionImpl::OnControl(const FrameHeader& header, std::span<const std::by
     return {};
   }
   if (auto* credit = std::get_if<msg::Credit>(&message)) {
-    PENSTOCK_TRY(OnFreed(std::exchange(credit->freed, {})));
+    PENSTOCK_TRY(OnFreed({std::exchange(credit->freed, {}), std::exchange(credit->kept, {})}));
     if (header.stream == 0) return {};  // extents alone: they belong to no lane any more
   }
   handler_.OnMessage(*this, StreamId{header.stream}, RequestId{header.request}, std::move(message));

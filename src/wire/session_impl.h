@@ -67,7 +67,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void OnReply(uint64_t request, Message message);
   Status OnLent(const FrameHeader& header, std::span<const std::byte> body);
   Status OnSegmentMade(const msg::SegmentMade& made);
-  Status OnFreed(const std::vector<uint64_t>& tags);
+  Status OnFreed(const ReturnedExtents& returned);
   bool Lend(StreamId stream, Extent& block);
   void SendFreed();
   void ForgetSegments();

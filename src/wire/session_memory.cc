@@ -24,9 +24,16 @@ bool SessionImpl::Lend(StreamId stream, Extent& block) {
   return true;
 }
 
-Status SessionImpl::OnFreed(const std::vector<uint64_t>& tags) {
-  for (const uint64_t tag : tags) {
-    if (lent_.erase(tag) == 0) return Status(Code::kData, "an extent came back that was not lent");
+Status SessionImpl::OnFreed(const ReturnedExtents& returned) {
+  const Status not_lent(Code::kData, "an extent came back that was not lent");
+  for (const uint64_t tag : returned.free) {
+    if (lent_.erase(tag) == 0) return not_lent;
+  }
+  for (const uint64_t tag : returned.kept) {
+    const auto lent = lent_.find(tag);
+    if (lent == lent_.end()) return not_lent;
+    lent->second.segment->Retire();  // before the extent goes home, so that it is not handed out again
+    lent_.erase(lent);
   }
   return {};
 }
@@ -57,7 +64,8 @@ Status SessionImpl::OnLent(const FrameHeader& header, std::span<const std::byte>
 
 void SessionImpl::SendFreed() {
   if (!open() || borrowed_ == nullptr) return;
-  if (auto freed = borrowed_->TakeFreed(); !freed.empty()) Send(StreamId{0}, msg::Credit{0, std::move(freed)});
+  ReturnedExtents returned = borrowed_->TakeReturned();
+  if (!returned.empty()) Send(StreamId{0}, msg::Credit{.freed = std::move(returned.free), .kept = std::move(returned.kept)});
 }
 
 }  // namespace penstock

@@ -65,6 +65,19 @@ TEST_F(SharedMemory, AnExtentGoesHomeWhenTheConsumerLetsGoAndIsUsedAgain) {
   EXPECT_EQ(pool_.touched_bytes(), SegmentPool::ChargeOf(10'000));
 }
 
+TEST_F(SharedMemory, WhatAForkedChildMayReadGoesHomeAndIsNeverUsedAgain) {
+  Start();
+  SendBlock(StreamId{3}, 10'000, 1);
+  Extent block = client_.TakeBlock();
+  const SegmentId segment = SegmentOf(block.tag());
+  KeepBorrowed();
+  block.Reset();
+  WaitUntilHome();
+  EXPECT_EQ(pool_.touched_bytes(), 0U) << "the worker has let go of it: the kernel keeps it as long as the child does";
+  SendBlock(StreamId{3}, 10'000, 2);
+  EXPECT_NE(SegmentOf(client_.TakeBlock().tag()), segment);
+}
+
 TEST_F(SharedMemory, SpansManySegmentsAndForgetsThoseThatAreGone) {
   Serve({.address = MakeSocketName("test"), .segments = table_, .pace = {.ping_every = 10ms}});
   ConnectPair();

@@ -23,8 +23,6 @@ namespace {
 
 constexpr uint64_t kLeastMemory = 8 * kMiB;
 
-bool IsPermanent(Code code) { return code == Code::kPermission || code == Code::kMismatch || code == Code::kInvalid; }
-
 uint64_t RandomIncarnation() {
   std::random_device device;
   const uint64_t number = uint64_t{device()} << 32 | device();

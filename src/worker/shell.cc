@@ -14,6 +14,7 @@ namespace {
 constexpr Duration kFetchWithin = std::chrono::seconds(5);
 constexpr Duration kFlushEvery = std::chrono::milliseconds(2);
 constexpr int kFlushAttempts = 500;
+constexpr Duration kAfterRefusal = std::chrono::seconds(1);
 
 Result<std::shared_ptr<const Pipeline>> CompileJob(const msg::JobReply& reply) {
   PENSTOCK_ASSIGN(const Plan plan, ParsePlan(reply.plan));
@@ -41,16 +42,18 @@ Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint
       lanes_(pool, inbox_, segments_),
       timer_(io),
       flush_timer_(io),
-      alone_timer_(io) {}
+      alone_timer_(io),
+      link_timer_(io) {}
 
 Shell::~Shell() { inbox_->Close(); }
 
 void Shell::Begin(CoreOptions options, std::string dispatcher, ConnectParams params) {
   core_ = std::make_unique<WorkerCore>(std::move(options));
-  link_ = std::make_unique<DispatcherLink>(
-      io_, std::move(dispatcher), std::move(params),
+  link_ = DispatcherLink::Make(
+      io_, std::move(dispatcher), std::move(params), identity_,
       DispatcherLink::Handler{.up = [this] { OnDispatcherUp(); },
                               .down = [this](const Status& why) { OnDispatcherDown(why); },
+                              .refused = [this](const Status& why) { OnDispatcherRefused(why); },
                               .said = [this](RequestId request, Message message) { OnDispatcherSaid(request, std::move(message)); }});
   link_->Start();
 }
@@ -188,6 +191,17 @@ void Shell::OnDispatcherDown(const Status& why) {
 void Shell::ExitUnlessReadFrom() {
   if (core_->stats().lanes == 0) return Drain();
   alone_timer_.After(hooks_.exit_when_done, [this] { ExitUnlessReadFrom(); });
+}
+
+// One of another cluster cannot tell this worker's lanes from its own: their consumers are waited for. With none left, there is nothing that it
+// could mistake: jobs that are still known here are unknown there, and forgotten after the first beat.
+void Shell::OnDispatcherRefused(const Status& why) {
+  OnDispatcherDown(why);
+  LogWarn("dispatcher.refused", {{"why", why.message()}, {"lanes", core_->stats().lanes}});
+  link_timer_.After(kAfterRefusal, [this] {
+    if (core_->stats().lanes == 0) *identity_ = {};
+    link_->Start();
+  });
 }
 
 void Shell::OnDispatcherSaid(RequestId request, Message message) {

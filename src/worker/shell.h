@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/extent.h"
+#include "wire/dispatcher_link.h"
 #include "wire/io_thread.h"
 #include "wire/net.h"
 #include "wire/session.h"
 #include "worker/core.h"
-#include "worker/dispatcher_link.h"
 #include "worker/inbox.h"
 #include "worker/lanes.h"
 #include "worker/memory.h"
@@ -62,6 +62,7 @@ class Shell final : public SessionHandler {
   void Do(ExitNow& action);
   void OnDispatcherUp();
   void OnDispatcherDown(const Status& why);
+  void OnDispatcherRefused(const Status& why);
   void OnDispatcherSaid(RequestId request, Message message);
   void Compile(JobId job, msg::JobReply reply);
   void Beat(msg::WorkerBeat& beat);
@@ -79,7 +80,9 @@ class Shell final : public SessionHandler {
   Timer timer_;
   Timer flush_timer_;
   Timer alone_timer_;
-  std::unique_ptr<DispatcherLink> link_;
+  const std::shared_ptr<ServiceIdentity> identity_ = std::make_shared<ServiceIdentity>();
+  std::shared_ptr<DispatcherLink> link_;
+  Timer link_timer_;
   bool link_up_ = false;
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
   std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent

@@ -1,4 +1,4 @@
-// A session to the dispatcher that comes back by itself. I/O thread only.
+// A session to the dispatcher that comes back by itself: a client's and a worker's. I/O thread only.
 #pragma once
 
 #include <functional>
@@ -14,37 +14,41 @@
 
 namespace penstock {
 
-// Whom a client talks to. Shared by all its links: an older term than any of them saw, or another cluster, is refused.
+// Whom a process talks to. Shared by all its links: an older term than any of them saw, or another cluster, is refused.
 struct ServiceIdentity {
   std::string cluster;  // "" until the first hello
   Term term{};
-  // Takes the newer term, or says why not.
+  // Takes the newer term, or says why not: Mismatch for another cluster, Unavailable for an older term, which may be on its way out.
   Status Accept(const msg::HelloReply& reply, const std::string& address);
 };
 
-class DispatcherLink final : public ControlHandler, public std::enable_shared_from_this<DispatcherLink> {
+class DispatcherLink final : public ControlHandler, public std::enable_shared_from_this<DispatcherLink>, private IoResident {
  public:
   struct Handler {
     std::function<void()> up;
-    std::function<void(const Status&)> down;     // once a loss, and for each attempt that failed; tried again after a pause
-    std::function<void(const Status&)> refused;  // permanent: token, version, another cluster
-    std::function<void(Message)> said;           // not as an answer
+    std::function<void(const Status&)> down;       // once a loss, and for each attempt that failed; tried again after a pause
+    std::function<void(const Status&)> refused;    // token, version, another cluster: tried again only after Start
+    std::function<void(RequestId, Message)> said;  // not as an answer
   };
+  ~DispatcherLink() override;
   static std::shared_ptr<DispatcherLink> Make(IoThread& io, std::string address, ConnectParams params, std::shared_ptr<ServiceIdentity> identity,
                                               Handler handler);
 
   void Start();
   // No handler is called after this.
   void Stop();
-  // Unavailable where the link is down, or the session ended before the answer.
+  // `answer` is called once, never inside the call; Unavailable where the link is down, or the session ended before the answer.
   void Request(Message message, Duration deadline, Session::Answer answer);
+  // Dropped where the session that asked is gone.
+  void Reply(SessionId asked_on, RequestId request, Message message);
+  SessionId session() const { return session_ == nullptr ? SessionId{} : session_->id(); }
 
   void OnMessage(Session& session, StreamId stream, RequestId request, Message message) override;
   void OnClosed(Session& session, const Status& why) override;
 
  private:
   DispatcherLink(IoThread& io, std::string address, ConnectParams params, std::shared_ptr<ServiceIdentity> identity, Handler handler);
-  void Attempt();
+  void OnIoStop() override;
   void OnConnected(Result<std::shared_ptr<Session>> outcome);
   void Down(const Status& why);
 
@@ -58,11 +62,12 @@ class DispatcherLink final : public ControlHandler, public std::enable_shared_fr
   std::shared_ptr<DispatcherLink> self_;  // while a session may call back
   uint32_t failures_ = 0;
   bool stopped_ = false;
+  bool resident_ = false;
 };
 
+// Trying again would not help: token, version, another cluster.
+bool IsPermanent(Code code);
 // "cannot reach the dispatcher at A: …", and what to look at.
 Status Unreachable(const std::string& address, const Status& why);
-// The service's name as users write it -> an address of net.h.
-Result<std::string> ServiceAddress(const std::string& service);
 
 }  // namespace penstock
