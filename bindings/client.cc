@@ -10,6 +10,8 @@
 
 #include "batch.h"
 #include "bind.h"
+#include "code.h"
+#include "engine/pipeline.h"
 #include "errors.h"
 #include "spec.h"
 #include "wait.h"
@@ -145,7 +147,8 @@ PyReader Distribute(const std::shared_ptr<Client>& client, const Plan& plan, nb:
 }
 
 PyReader Inline(const Plan& plan, nb::dict options) {
-  return {Unwrap(Interruptible([plan, options = ToReadOptions(options)] { return ReadInline(plan, options); })), true};
+  std::shared_ptr<CodeHost> code = Unwrap(CheckPlan(plan)).runs_code ? MakeInlineHost(plan) : nullptr;
+  return {Unwrap(Interruptible([plan, options = ToReadOptions(options), code = std::move(code)] { return ReadInline(plan, options, code); })), true};
 }
 
 }  // namespace

@@ -76,6 +76,7 @@ nb::dict FactsToPython(const PlanFacts& facts) {
   out["drop_remainder"] = facts.drop_remainder;
   out["pad"] = facts.pad;
   out["purity"] = nb::str(purity.data(), purity.size());
+  out["runs_code"] = facts.runs_code;
   out["cardinality"] = facts.cardinality;
   out["explain"] = nb::str(facts.explain.c_str(), facts.explain.size());
   return out;
@@ -90,6 +91,51 @@ std::string ExplainCut(const Plan& plan, uint64_t seed) {
     return pipeline->explain();
   }();
   return Unwrap(std::move(text));
+}
+
+nb::object FromAttr(const AttrValue& value);
+
+nb::dict FromAttrs(const AttrMap& attrs) {
+  nb::dict out;
+  for (const Attr& attr : attrs.items) out[attr.name.c_str()] = FromAttr(attr.value);
+  return out;
+}
+
+template <class T>
+nb::list FromVector(const std::vector<T>& values) {
+  nb::list out;
+  for (const T& value : values) out.append(value);
+  return out;
+}
+
+struct AttrToPython {
+  nb::object operator()(const Bytes& bytes) const { return nb::bytes(bytes->data(), bytes->size()); }
+  nb::object operator()(const std::string& text) const { return nb::str(text.data(), text.size()); }
+  nb::object operator()(const std::vector<AttrMap>& maps) const {
+    nb::list out;
+    for (const AttrMap& map : maps) out.append(FromAttrs(map));
+    return out;
+  }
+  nb::object operator()(const std::vector<std::string>& texts) const { return FromVector(texts); }
+  nb::object operator()(const std::vector<int64_t>& numbers) const { return FromVector(numbers); }
+  nb::object operator()(const std::vector<double>& numbers) const { return FromVector(numbers); }
+  template <class T>
+  nb::object operator()(T scalar) const {
+    return nb::cast(scalar);
+  }
+};
+
+nb::object FromAttr(const AttrValue& value) { return std::visit(AttrToPython{}, value); }
+
+// [(operator, inputs, attributes), …]: what an executor makes its programs of. Attributes of operators that are not code are left out: they may be large,
+// and strings that are not text.
+nb::list Nodes(const Plan& plan) {
+  nb::list out;
+  for (const PlanNode& node : plan.nodes) {
+    const bool code = node.attrs.Find("payload") != nullptr;
+    out.append(nb::make_tuple(node.op, FromVector(node.inputs), code ? FromAttrs(node.attrs) : nb::dict()));
+  }
+  return out;
 }
 
 nb::bytes Serialize(const Plan& plan) {
@@ -110,6 +156,7 @@ void BindPlan(nb::module_& m) {
       .def("serialize", &Serialize)
       .def("fingerprint", [](const Plan& plan) { return Unwrap(Fingerprint(plan)); })
       .def("facts", [](const Plan& plan) { return FactsToPython(Unwrap(CheckPlan(plan))); })
+      .def("nodes", &Nodes)
       .def("explain", &ExplainCut, nb::arg("seed"))
       .def("__getstate__", &Serialize)
       .def("__setstate__", [](Plan& plan, nb::bytes bytes) { new (&plan) Plan(Parse(bytes)); });

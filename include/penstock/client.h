@@ -30,6 +30,8 @@
 
 namespace penstock {
 
+class CodeHost;
+
 struct ConnectOptions {
   std::string service = {};                   // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
   std::string token = {};                     // "" where the service has none
@@ -131,6 +133,7 @@ class Client {
 };
 
 // The same plan in this process, without a service: same rows, same batches, lane after lane.
-Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options);
+// `code` runs what of the plan is not native (engine/code.h); without it such plans are refused.
+Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options, std::shared_ptr<CodeHost> code = nullptr);
 
 }  // namespace penstock

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from penstock import _core, _sources
+from penstock import _core, _foreign, _sources
 from penstock.errors import Invalid
 from penstock.features import Fixed, Var, to_attr
 
@@ -28,9 +28,16 @@ class Dataset:
     Iterating it reads it in this process (`inline`); `distribute` has workers read it.
     """
 
-    def __init__(self, plan: _core.Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: _core.Plan | Callable[[], _core.Plan]) -> None:
+        self._made = plan
         self._known_facts: dict[str, Any] | None = None
+
+    @property
+    def _plan(self) -> _core.Plan:
+        """Made when first needed: what a function's rows look like is seen by calling it."""
+        if not isinstance(self._made, _core.Plan):
+            self._made = self._made()
+        return self._made
 
     # ---- sources
 
@@ -57,7 +64,47 @@ class Dataset:
         """
         return _source("tfrecord", files=_sources.file_list(files), compression=compression, verify_crc=verify_crc)
 
+    @staticmethod
+    def from_python(factory: Callable[..., Iterable[Any]], *, lanes: int = 1, spec: ElementSpec | None = None) -> Dataset:
+        """Rows of the iterable that `factory()` makes on a worker; with lanes > 1, `factory(lane, lanes)` makes each lane's.
+
+        spec: what rows look like, as `element_spec` says it; None: as the first rows do.
+        """
+        return Dataset(lambda: _foreign.python_plan(factory, lanes, spec))
+
+    @staticmethod
+    def from_torch(dataset: Any, *, lanes: int = 1, spec: ElementSpec | None = None) -> Dataset:
+        """Rows of a torch dataset. One with `__len__` and `__getitem__` is read by index: shuffle() permutes all of it, and resuming costs nothing.
+
+        An iterable one is cut into `lanes`, each of which sees itself as one of so many workers (`torch.utils.data.get_worker_info`).
+        """
+        return Dataset(lambda: _foreign.torch_plan(dataset, lanes, spec))
+
+    @staticmethod
+    def from_tf(dataset: Any, *, lanes: int | None = None) -> Dataset:
+        """Elements of a tf.data.Dataset, whose graph workers run. lanes: None for 8 where its files can be divided, else 1.
+
+        Seeds that were left out are drawn from the job's, and orders made deterministic; `explain()` says what was changed.
+        """
+        return Dataset(lambda: _foreign.tf_plan(dataset, lanes))
+
     # ---- rows
+
+    def map(self, fn: Callable[[Any], Any], *, spec: ElementSpec | None = None) -> Dataset:
+        """`fn(row)` for each row, on workers that allow code. spec: what comes out; None: as the first rows show."""
+        return Dataset(lambda: _foreign.function_plan(self, "map", fn, spec))
+
+    def filter(self, fn: Callable[[Any], Any]) -> Dataset:
+        """The rows for which `fn(row)` is true."""
+        return Dataset(lambda: _foreign.function_plan(self, "filter", fn, None))
+
+    def flat_map(self, fn: Callable[[Any], Iterable[Any]], *, spec: ElementSpec | None = None) -> Dataset:
+        """All rows of `fn(row)`, for each row."""
+        return Dataset(lambda: _foreign.function_plan(self, "flat_map", fn, spec))
+
+    def map_batch(self, fn: Callable[[Any], Any], batch_size: int = 256, *, spec: ElementSpec | None = None) -> Dataset:
+        """`fn(columns)` for up to `batch_size` rows at once, stacked; it returns columns of as many rows, each of them made of that row alone."""
+        return Dataset(lambda: _foreign.function_plan(self, "map_batch", fn, spec, batch_size))
 
     def parse_example(self, features: Mapping[str, Fixed | Var | Any]) -> Dataset:
         """Records, as tf.Examples, to dicts of features. A bare dtype means one value: `{"id": "int64"}`."""
@@ -202,7 +249,7 @@ class Dataset:
         return self._known_facts
 
     def _then(self, op: str, *others: Dataset, **attrs: Any) -> Dataset:
-        return Dataset(_core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs))
+        return Dataset(lambda: _core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs))
 
 
 def _source(op: str, **attrs: Any) -> Dataset:

@@ -58,7 +58,7 @@ class Local final : public Command {
     PENSTOCK_ASSIGN(ServerChild dispatcher, StartServer({"dispatcher", "--listen", "127.0.0.1:0"}));
     children_.push_back(dispatcher.pid);
     PENSTOCK_ASSIGN(const std::string address, WaitReady(dispatcher, "dispatcher"));
-    std::vector<std::string> arguments{"worker", "--dispatcher", address};
+    std::vector<std::string> arguments{"worker", "--dispatcher", address, "--allow-code"};
     if (memory_ == 0 && std::getenv("PENSTOCK_MEMORY") == nullptr) memory_ = worker::DefaultMemory() / workers_;
     if (memory_ > 0) arguments.insert(arguments.end(), {"--memory", std::to_string(memory_)});
     if (no_shm_) arguments.emplace_back("--no-shm");

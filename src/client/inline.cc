@@ -22,8 +22,8 @@ using std::chrono::milliseconds;
 
 class InlineReader final : public Reader {
  public:
-  InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options)
-      : pipeline_(std::move(pipeline)), options_(std::move(options)), batcher_(layout()), shelf_(Clock::System()), next_lane_(FirstLane()) {
+  InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options, std::shared_ptr<CodeHost> code)
+      : pipeline_(std::move(pipeline)), code_(std::move(code)), options_(std::move(options)), batcher_(layout()), shelf_(Clock::System()), next_lane_(FirstLane()) {
     if (options_.job_name.empty()) options_.job_name = "inline";
     shelf_.Configure(layout(), epoch_);
     shelf_.SetLease({Duration::max()});
@@ -122,6 +122,7 @@ class InlineReader final : public Reader {
     request.block_target = kBlockTarget;
     request.block_cap = std::max(options_.memory / 8, kBlockTarget);
     request.allocator = &heap_;
+    request.code = code_.get();
     PENSTOCK_ASSIGN(run.run, pipeline_->OpenLane(request));
     next_lane_ += LaneStep();
     shelf_.Add(run.name, {}, epoch_);
@@ -161,6 +162,7 @@ class InlineReader final : public Reader {
   std::string Where() const { return runs_.empty() ? "the next lane" : ToString(runs_.front().name.lane) + ", " + runs_.front().run->where(); }
 
   const std::shared_ptr<const Pipeline> pipeline_;
+  const std::shared_ptr<CodeHost> code_;
   ReadOptions options_;
   const Batcher batcher_;
   Shelf shelf_;
@@ -176,13 +178,13 @@ class InlineReader final : public Reader {
 
 }  // namespace
 
-Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options) {
+Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options, std::shared_ptr<CodeHost> code) {
   if (options.mode != Mode::kShared && options.mode != Mode::kReplicated) {
     return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
   }
   PENSTOCK_ASSIGN(const Manifest manifest, ListInputs(plan));
   PENSTOCK_ASSIGN(auto pipeline, Pipeline::Compile(plan, manifest, options.seed));
-  return std::unique_ptr<Reader>(std::make_unique<InlineReader>(std::move(pipeline), std::move(options)));
+  return std::unique_ptr<Reader>(std::make_unique<InlineReader>(std::move(pipeline), std::move(options), std::move(code)));
 }
 
 }  // namespace penstock

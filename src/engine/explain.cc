@@ -9,6 +9,7 @@ std::string Meaning(const Node& node, bool serial) {
   if (serial) return "in the one serial lane";
   switch (node.def->lane_class) {
     case LaneClass::kSource:
+      if (node.op->code() != nullptr) return "lanes are parts that it makes itself";
       return node.rows.has_value() ? "lanes are ranges of its " + std::to_string(*node.rows) + " rows" : "lanes are parts of its files";
     case LaneClass::kRow: return "row by row, in any lane";
     case LaneClass::kUnion: return "the lanes of its inputs, in order";
@@ -42,6 +43,7 @@ std::string ExplainPlan(const Graph& graph) {
             (graph.batching.drop_remainder ? "the one short batch of an epoch is dropped" : "at most one batch of an epoch is short") + "\n";
   }
   ExplainNode(*graph.root, graph.serial(), 0, text);
+  if (graph.runs_code) text += "code: workers run it in executors, and only with --allow-code; purity: " + std::string(Name(graph.purity)) + "\n";
   if (graph.serial()) text += "serial: " + graph.why_serial + "; one worker makes the rows, several consumers share them\n";
   return text;
 }

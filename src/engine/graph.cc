@@ -1,6 +1,7 @@
 #include "engine/graph.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 
@@ -11,11 +12,12 @@ constexpr size_t kMaxNodes = 10'000;  // of the tree, where a node that two othe
 
 class TreeBuilder {
  public:
-  // Nodes in `lifted` are left out: their input takes their place.
-  TreeBuilder(const Plan& plan, const std::set<uint32_t>& lifted) : plan_(plan), lifted_(lifted) {}
+  // Nodes in `lifted` are left out: their input takes their place. `places` are the nodes' places in the plan as it was given.
+  TreeBuilder(const Plan& plan, const std::vector<uint32_t>& places, const std::set<uint32_t>& lifted)
+      : plan_(plan), places_(places), lifted_(lifted) {}
 
   Result<std::unique_ptr<const Node>> Build(uint32_t index) {
-    while (lifted_.contains(index)) index = plan_.nodes[index].inputs.front();
+    while (lifted_.contains(places_[index])) index = plan_.nodes[index].inputs.front();
     const PlanNode& from = plan_.nodes[index];
     auto node = std::make_unique<Node>();
     PENSTOCK_ASSIGN(node->def, Check(from, index));
@@ -30,7 +32,7 @@ class TreeBuilder {
     PENSTOCK_ASSIGN(node->op, node->def->make(from, specs));
     PENSTOCK_TRY(CheckSpec(node->op->spec()));
     node->id = next_id_++;
-    node->plan_node = index;
+    node->plan_node = places_[index];
     node->rows = node->op->Rows(rows);
     if (node->rows.has_value()) node->rows = std::min(*node->rows, kEndlessRows);
     return std::unique_ptr<const Node>(std::move(node));
@@ -58,13 +60,49 @@ class TreeBuilder {
   }
 
   const Plan& plan_;
+  const std::vector<uint32_t>& places_;
   const std::set<uint32_t>& lifted_;
   size_t made_ = 0;
   uint32_t next_id_ = 0;
 };
 
-Result<std::shared_ptr<const Node>> BuildTree(const Plan& plan, const std::set<uint32_t>& lifted) {
-  PENSTOCK_ASSIGN(auto root, TreeBuilder(plan, lifted).Build(static_cast<uint32_t>(plan.nodes.size() - 1)));
+// A plan in which functions of single rows stand above orders and counts, which then move what the functions are given: a shuffle holds references,
+// counted inputs stay counted, and a lane resumes without running the code.
+struct Ordered {
+  Plan plan;
+  std::vector<uint32_t> places;  // of its nodes, in the plan as it was given
+};
+
+bool MovesRowsOnly(const PlanNode& node) {
+  constexpr std::array kNames = {"shuffle", "take", "skip", "shard", "repeat", "prefetch", "interleave"};
+  return std::find(kNames.begin(), kNames.end(), node.op) != kNames.end();
+}
+
+bool IsRowFunction(const PlanNode& node) { return node.op == "map" || node.op == "map_batch"; }
+
+Ordered MoveFunctionsUp(const Plan& plan) {
+  Ordered ordered{plan, {}};
+  for (uint32_t i = 0; i < plan.nodes.size(); ++i) ordered.places.push_back(i);
+  std::vector<PlanNode>& nodes = ordered.plan.nodes;
+  std::vector<uint32_t> chain{static_cast<uint32_t>(nodes.size() - 1)};  // from the root down
+  while (nodes[chain.back()].inputs.size() == 1 && nodes[chain.back()].inputs.front() < chain.back()) {
+    chain.push_back(nodes[chain.back()].inputs.front());
+  }
+  for (size_t pass = 1; pass < chain.size(); ++pass) {
+    for (size_t i = 0; i + 1 < chain.size(); ++i) {
+      PlanNode& above = nodes[chain[i]];
+      PlanNode& below = nodes[chain[i + 1]];
+      if (!MovesRowsOnly(above) || !IsRowFunction(below)) continue;
+      std::swap(above.op, below.op);
+      std::swap(above.attrs, below.attrs);
+      std::swap(ordered.places[chain[i]], ordered.places[chain[i + 1]]);
+    }
+  }
+  return ordered;
+}
+
+Result<std::shared_ptr<const Node>> BuildTree(const Ordered& ordered, const std::set<uint32_t>& lifted) {
+  PENSTOCK_ASSIGN(auto root, TreeBuilder(ordered.plan, ordered.places, lifted).Build(static_cast<uint32_t>(ordered.plan.nodes.size() - 1)));
   return std::shared_ptr<const Node>(std::move(root));
 }
 
@@ -72,7 +110,7 @@ Result<std::shared_ptr<const Node>> BuildTree(const Plan& plan, const std::set<u
 // keep them.
 bool CommutesWithBatch(const Node& node, const Batching& batching) {
   if (node.op->passes().has_value()) return true;
-  if (node.def->lane_class != LaneClass::kRow) return false;
+  if (node.def->lane_class != LaneClass::kRow || !node.op->commutes_with_batch()) return false;
   return !batching.pad || node.op->keeps_columns();
 }
 
@@ -108,6 +146,9 @@ std::string WhySerial(const Node& node) {
   for (const auto& input : node.inputs) {
     if (std::string why = WhySerial(*input); !why.empty()) return why;
   }
+  if (const CodeTraits* code = node.op->code(); code != nullptr && code->lanes == 1) {
+    return std::string(node.def->name) + " makes its rows in one order, and cannot be cut";
+  }
   if (node.def->lane_class != LaneClass::kCount || node.rows.has_value()) return {};
   return std::string(node.def->name) + " counts rows, and those of its input cannot be counted without reading them";
 }
@@ -118,25 +159,33 @@ Result<Graph> BuildGraph(const Plan& plan) {
   if (plan.nodes.empty()) return Status(Code::kInvalid, "the plan is empty");
   Graph graph;
   std::set<uint32_t> lifted;
-  PENSTOCK_ASSIGN(const auto whole, BuildTree(plan, lifted));
+  const Ordered ordered = MoveFunctionsUp(plan);
+  PENSTOCK_ASSIGN(const auto whole, BuildTree(ordered, lifted));
   LiftBatch(*whole, graph, lifted);
-  PENSTOCK_ASSIGN(graph.root, BuildTree(plan, lifted));
+  PENSTOCK_ASSIGN(graph.root, BuildTree(ordered, lifted));
   const std::set<uint32_t> batch_only = lifted;
   LiftRepeat(*graph.root, graph, lifted);
-  PENSTOCK_ASSIGN(graph.root, BuildTree(plan, lifted));
+  PENSTOCK_ASSIGN(graph.root, BuildTree(ordered, lifted));
   graph.why_serial = WhySerial(*graph.root);
   if (graph.serial() && lifted != batch_only) {  // one lane holds all passes
     graph.passes = 1;
-    PENSTOCK_ASSIGN(graph.root, BuildTree(plan, batch_only));
+    PENSTOCK_ASSIGN(graph.root, BuildTree(ordered, batch_only));
   }
   graph.element_spec = graph.batching.rows == 0 ? graph.root->spec() : Batched(graph.root->spec(), graph.batching);
+  ForEachNode(*graph.root, [&](const Node& node) {
+    if (node.op->code() == nullptr) return;
+    graph.runs_code = true;
+    graph.purity = std::max(graph.purity, node.op->code()->purity);
+  });
   return graph;
 }
 
 int64_t Cardinality(const Graph& graph) {
   if (graph.passes == 0) return 0;
-  if (!graph.root->rows.has_value()) return graph.passes < 0 ? -2 : -1;
-  const uint64_t rows = *graph.root->rows;
+  const Node* counted = graph.root.get();
+  while (counted->op->code() != nullptr && counted->op->code()->keeps_rows) counted = &counted->input();
+  if (!counted->rows.has_value()) return graph.passes < 0 ? -2 : -1;
+  const uint64_t rows = *counted->rows;
   if (rows == 0) return 0;
   if (graph.passes < 0 || rows >= kEndlessRows / static_cast<uint64_t>(graph.passes)) return -2;
   const uint64_t all = rows * static_cast<uint64_t>(graph.passes);

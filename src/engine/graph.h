@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/operator.h"
+#include "penstock/layout.h"
 #include "penstock/plan.h"
 #include "penstock/spec.h"
 #include "penstock/status.h"
@@ -19,6 +20,9 @@ struct Graph {
   int64_t passes = 1;                // in one epoch; -1: endless
   std::string why_serial;            // "": lanes are cut
   Spec element_spec;                 // of a batch, where the plan batches
+
+  bool runs_code = false;            // some operator is not native
+  Purity purity = Purity::kPure;     // of all operators together
 
   bool serial() const { return !why_serial.empty(); }
 };

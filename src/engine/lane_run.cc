@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/constants.h"
-#include "base/crc32c.h"
+#include "engine/seal.h"
 
 namespace penstock::engine {
 namespace {
@@ -41,11 +41,11 @@ class Run final : public LaneRun {
 
   StepResult Step() override {
     if (stream_ == nullptr) {
-      if (Status status = Begin(); !status.ok()) return InLane(std::move(status));
+      if (Status status = Begin(); !status.ok()) return InLane(request_, std::move(status));
     }
     if (failed_.ok()) failed_ = Fill();
     if (columns_.rows() > 0) return Emit();  // what came before an error is good
-    if (!failed_.ok()) return InLane(failed_);
+    if (!failed_.ok()) return InLane(request_, failed_);
     return LaneOver{{next_, 0}, ended_};
   }
 
@@ -159,7 +159,7 @@ class Run final : public LaneRun {
     BlockPlan block = PlanOf(rows);
     const uint64_t bytes = block.header.total_bytes;
     Result<Extent> extent = request_.allocator->Allocate(bytes);
-    if (!extent.ok()) return NoRoom(extent.status(), rows, bytes);
+    if (!extent.ok()) return NoRoom(request_, extent.status(), next_, rows, bytes);
     Write(block, rows, extent->bytes());
     const BlockInfo info{rows, {next_, 0}, {next_ + rows, 0}, bytes, block.header.digest};
     next_ += rows;
@@ -175,24 +175,8 @@ class Run final : public LaneRun {
     std::vector<std::span<std::byte>> buffers;
     for (const BufferPlace& place : block.places) buffers.push_back(memory.subspan(place.offset, place.length));
     columns_.CopyTo(0, rows, buffers);
-    uint32_t content = 0;
-    for (const auto& buffer : buffers) content = Crc32c(buffer, content);
-    const uint32_t shape = Crc32c(std::as_bytes(std::span(block.places)), static_cast<uint32_t>(next_));
-    block.header.digest = uint64_t{shape} << 32 | content;
-    WriteBlockHead(block, memory);
+    SealBlock(block, memory);
   }
-
-  StepResult NoRoom(Status status, uint64_t rows, uint64_t bytes) const {
-    if (status.code() == Code::kBusy) return Blocked{Waits::kBudget, bytes};
-    if (status.code() != Code::kTooLarge) return InLane(std::move(status));
-    const std::string what = rows == 1 ? "row " + std::to_string(next_) : "rows " + std::to_string(next_) + " to " + std::to_string(next_ + rows - 1);
-    return InLane(Status(Code::kTooLarge, what + " take " + std::to_string(bytes) +
-                                              " bytes, more than the memory budget allows; give --memory (or memory=) more: " + status.message())
-                      .With("seq", static_cast<int64_t>(next_))
-                      .With("bytes", static_cast<int64_t>(bytes)));
-  }
-
-  Status InLane(Status status) const { return std::move(status).Prefixed(ToString(request_.key)).With("lane", int64_t{Raw(request_.key.lane)}); }
 
   LanePlan plan_;
   LaneRequest request_;

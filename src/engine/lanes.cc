@@ -75,6 +75,22 @@ Status CutFiles(const Node& node, const Manifest& manifest, uint64_t cut, std::v
   return {};
 }
 
+bool CutsItself(const Node& node) { return node.op->code() != nullptr && node.op->code()->lanes > 0; }
+
+// A source of code is cut as it says: a piece is the ordinal of a part.
+void CutParts(const Node& node, std::vector<Piece>& pieces) {
+  for (uint64_t part = 0; part < node.op->code()->lanes; ++part) pieces.push_back({node.id, 0, part, part + 1});
+}
+
+Region PartALane(const Node& node) {
+  Region region;
+  CutParts(node, region.pieces);
+  region.lanes = region.pieces.size();
+  for (uint64_t lane = 0; lane <= region.lanes; ++lane) region.starts.push_back(lane);
+  region.max_lane_bytes = kLaneInput;
+  return region;
+}
+
 void CutRows(const Node& node, uint64_t cut, std::vector<Piece>& pieces) {
   const uint64_t step = std::max(kMinLaneRows, cut / std::max<uint64_t>(RowBytes(node), 1));
   for (uint64_t begin = 0; begin < *node.rows; begin += step) {
@@ -118,6 +134,8 @@ Result<Region> CutPieces(const Leaves& leaves, const Manifest& manifest) {
   for (const Node* node : leaves.nodes) {
     if (node->rows.has_value()) {
       CutRows(*node, cut, region.pieces);
+    } else if (CutsItself(*node)) {
+      CutParts(*node, region.pieces);
     } else {
       PENSTOCK_TRY(CutFiles(*node, manifest, cut, region.pieces));
     }
@@ -153,6 +171,8 @@ Result<Region> WholeInput(const Graph& graph, const Manifest& manifest) {
   const auto add = [&](const Node& node, const auto& self) -> void {
     if (node.rows.has_value()) {
       region.pieces.push_back({node.id, 0, 0, *node.rows});
+    } else if (CutsItself(node)) {
+      region.pieces.push_back({node.id, 0, 0, 1});
     } else if (node.op->reads_files()) {
       if (Status status = CutFiles(node, manifest, kEndlessRows, region.pieces); !status.ok()) failed = std::move(status);
     } else {
@@ -203,6 +223,8 @@ Result<LaneTable> LaneTable::Cut(const Graph& graph, const Manifest& manifest) {
   for (const Leaves& leaves : inputs) {
     if (leaves.nodes.size() == 1 && leaves.nodes.front()->rows.has_value()) {
       table.regions_.push_back(CutCounted(*leaves.nodes.front(), graph.batching.rows));
+    } else if (leaves.nodes.size() == 1 && CutsItself(*leaves.nodes.front())) {
+      table.regions_.push_back(PartALane(*leaves.nodes.front()));
     } else {
       PENSTOCK_ASSIGN(Region region, CutPieces(leaves, manifest));
       table.regions_.push_back(std::move(region));

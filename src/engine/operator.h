@@ -15,7 +15,9 @@
 
 #include "base/columns.h"
 #include "base/philox.h"
+#include "engine/code.h"
 #include "engine/row.h"
+#include "penstock/layout.h"
 #include "penstock/manifest.h"
 #include "penstock/plan.h"
 #include "penstock/spec.h"
@@ -86,6 +88,8 @@ struct LaneContext {
   OrderKey order;
   uint32_t cycle = 1;   // files that are read in turn
   bool serial = false;  // one lane with exactly the sequential meaning
+  LaneKey key;
+  CodeHost* code = nullptr;  // null: plans with code are refused
 
   std::vector<Piece> PiecesOf(const Node& node) const;
 };
@@ -97,6 +101,13 @@ struct Batching {
   uint64_t rows = 0;
   bool drop_remainder = false;
   bool pad = false;
+};
+
+// What the engine knows of an operator that is not native.
+struct CodeTraits {
+  bool keeps_rows = false;  // one row out for each that comes in, in order
+  uint32_t lanes = 0;       // of a source, into which it cuts itself; 1: its rows come in one order
+  Purity purity = Purity::kPure;
 };
 
 class Operator {
@@ -118,6 +129,10 @@ class Operator {
   virtual uint64_t StateBytes(uint64_t lane_bytes) const;
   // Row-wise operators: whether all columns that come out came in, as they are.
   virtual bool keeps_columns() const { return true; }
+  // Row-wise operators: whether they mean the same on rows as on batches of them.
+  virtual bool commutes_with_batch() const { return true; }
+  // Operators that a host runs (engine/code.h); null: native.
+  virtual const CodeTraits* code() const { return nullptr; }
   // How it brings rows of different files together.
   enum class Mixing : uint8_t { kNone, kInterleaves, kShuffles };
   virtual Mixing mixing() const;

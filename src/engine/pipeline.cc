@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/constants.h"
+#include "engine/code_run.h"
 #include "engine/explain.h"
 #include "engine/graph.h"
 #include "engine/lane_run.h"
@@ -19,6 +20,9 @@ using engine::Node;
 
 constexpr uint64_t kRangeGroups = 8;             // of a range of a serial lane
 constexpr uint64_t kRangeRows = 1024;            // where rows are taken one by one
+constexpr uint64_t kLeastRangeRows = 4;          // of rows that may be batches
+constexpr uint64_t kRangeBytes = 256 * kKiB;     // about, of rows that code makes
+constexpr uint64_t kRaggedLength = 64;           // supposed, where rows of code differ
 constexpr uint64_t kOpenFileBytes = 160 * kKiB;  // a window of records, and of an inflater
 constexpr uint64_t kInflation = 4;               // bytes of rows for a byte of a file, about
 
@@ -46,6 +50,17 @@ Result<uint32_t> LanesOfEpoch(const Graph& graph, const LaneTable& table) {
   return static_cast<uint32_t>(table.lanes() * passes);
 }
 
+// A row of code may be a whole batch. Consumers that go in step want their ranges small.
+uint64_t RangeOfCode(const Spec& spec) {
+  uint64_t bytes = 0;
+  for (const ColumnSpec& column : spec.columns) {
+    uint64_t values = SizeOf(column.dtype);
+    for (const int64_t dimension : column.shape) values *= dimension == kRagged ? kRaggedLength : static_cast<uint64_t>(dimension);
+    bytes += values;
+  }
+  return std::clamp(kRangeBytes / std::max<uint64_t>(bytes, 1), kLeastRangeRows, kRangeRows);
+}
+
 Result<Layout> MakeLayout(const Graph& graph, const LaneTable& table) {
   Layout layout;
   PENSTOCK_ASSIGN(layout.lanes, LanesOfEpoch(graph, table));
@@ -54,7 +69,8 @@ Result<Layout> MakeLayout(const Graph& graph, const LaneTable& table) {
   layout.mix = table.mix();
   layout.drop_remainder = graph.batching.drop_remainder;
   layout.pad = graph.batching.pad;
-  layout.serial_range = layout.batch == 0 ? kRangeRows : kRangeGroups * layout.batch;
+  layout.serial_range = layout.batch > 0 ? kRangeGroups * layout.batch : graph.runs_code ? RangeOfCode(graph.root->spec()) : kRangeRows;
+  layout.purity = graph.purity;
   layout.state_bytes = StateBytes(graph, table);
   layout.row_spec = graph.root->spec();
   return layout;
@@ -76,6 +92,7 @@ class CompiledPipeline final : public Pipeline {
   explicit CompiledPipeline(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
 
   const Layout& layout() const override { return compiled_->layout; }
+  bool runs_code() const override { return compiled_->graph.runs_code; }
   std::string explain() const override { return compiled_->explain; }
 
   Result<std::unique_ptr<LaneRun>> OpenLane(const LaneRequest& request) const override {
@@ -84,7 +101,11 @@ class CompiledPipeline final : public Pipeline {
     if (lane >= compiled.layout.lanes) {
       return Status(Code::kInvalid, ToString(request.key) + " does not exist: there are " + std::to_string(compiled.layout.lanes) + " lanes");
     }
-    if (request.from.child != 0)
+    if (compiled.graph.runs_code && request.code == nullptr) {
+      return Status(Code::kPermission, "the dataset runs code (Python, torch, tf.data), and nothing here may run it; read it with penstock from Python");
+    }
+    const bool code_root = compiled.graph.root->op->code() != nullptr;
+    if (request.from.child != 0 && !code_root)
       return Status(Code::kInvalid, ToString(request.key) + ": no row of this plan becomes several, but the cursor says so");
     const uint64_t pass = lane / compiled.table.lanes();
     const uint64_t lane_of_pass = lane % compiled.table.lanes();
@@ -98,7 +119,9 @@ class CompiledPipeline final : public Pipeline {
     plan.context.order =
         engine::OrderKey{compiled.seed, request.key.epoch, request.key.replica, LaneId{static_cast<uint32_t>(lane_of_pass)}}.Pass(pass);
     plan.pieces = compiled.table.PiecesOf(lane_of_pass, plan.context.order);
-    return engine::MakeLaneRun(std::move(plan), request);
+    plan.context.key = request.key;
+    plan.context.code = request.code;
+    return code_root ? engine::MakeCodeRun(std::move(plan), request) : engine::MakeLaneRun(std::move(plan), request);
   }
 
  private:
@@ -127,6 +150,8 @@ Result<PlanFacts> CheckPlan(const Plan& plan) {
   facts.batch = graph.batching.rows;
   facts.drop_remainder = graph.batching.drop_remainder;
   facts.pad = graph.batching.pad;
+  facts.purity = graph.purity;
+  facts.runs_code = graph.runs_code;
   facts.cardinality = engine::Cardinality(graph);
   facts.explain = engine::ExplainPlan(graph);
   return facts;

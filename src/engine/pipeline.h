@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "base/extent.h"
+#include "engine/code.h"
 #include "penstock/ids.h"
 #include "penstock/layout.h"
 #include "penstock/manifest.h"
@@ -57,6 +58,7 @@ struct LaneRequest {
   uint64_t block_cap = 0;                // bytes; a block is never larger, but a single row may be (it then asks the allocator for just that)
   bool by_group = false;                 // a block is one group, counted from `from`, however large; only the lane's last is smaller
   ExtentAllocator* allocator = nullptr;  // outlives the run
+  CodeHost* code = nullptr;              // of a plan that runs code; outlives the run
 };
 
 class Pipeline {
@@ -66,6 +68,8 @@ class Pipeline {
   static Result<std::shared_ptr<const Pipeline>> Compile(const Plan& plan, const Manifest& manifest, uint64_t seed);
 
   virtual const Layout& layout() const = 0;
+  // Some operator is not native: lanes need a host for it, and a step waits for user code.
+  virtual bool runs_code() const = 0;
   // How it was cut and why, in words: classes of operators, purity, files a batch draws from.
   virtual std::string explain() const = 0;
   // The cost is at most that of producing the lane up to `from`, and a seek where the input allows one.
@@ -80,6 +84,7 @@ struct PlanFacts {
   bool drop_remainder = false;
   bool pad = false;
   Purity purity = Purity::kPure;
+  bool runs_code = false;    // workers want --allow-code for it
   int64_t cardinality = -1;  // elements of one epoch; -1 unknown, -2 endless
   std::string explain;       // a line an operator: class and what it means for lanes
 };

@@ -8,8 +8,10 @@ namespace penstock::worker {
 // Made on the I/O thread, then used by one pool thread at a time: the core never has two steps of a task out.
 class Lanes::Task {
  public:
-  Task(const StartLane& start, std::shared_ptr<const Pipeline> pipeline, LaneAllocator allocator)
-      : start_(start), pipeline_(std::move(pipeline)), allocator_(std::move(allocator)) {}
+  Task(const StartLane& start, const Job& job, LaneAllocator allocator)
+      : start_(start), pipeline_(job.pipeline), executors_(job.executors), threads_(job.threads), allocator_(std::move(allocator)) {}
+
+  Pool* threads() const { return threads_.get(); }  // null: the worker's pool
 
   void Extend(Seq to) { extend_ = to; }
 
@@ -49,30 +51,51 @@ class Lanes::Task {
                                                .block_target = start_.block_target,
                                                .block_cap = start_.block_cap,
                                                .by_group = start_.by_group,
-                                               .allocator = &allocator_}));
+                                               .allocator = &allocator_,
+                                               .code = executors_.get()}));
     return {};
   }
 
   StartLane start_;
   std::shared_ptr<const Pipeline> pipeline_;
+  std::shared_ptr<JobExecutors> executors_;
+  std::shared_ptr<Pool> threads_;
   LaneAllocator allocator_;
   std::optional<Seq> extend_;
   std::unique_ptr<LaneRun> run_;  // before what it uses
 };
 
-void Lanes::AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline) { pipelines_[job] = std::move(pipeline); }
+Lanes::~Lanes() {
+  for (auto& [id, job] : jobs_) End(std::move(job));
+}
 
+// Calls to executors fail first, so that no thread waits for one.
+void Lanes::End(Job job) {
+  if (job.executors != nullptr) job.executors->Kill();
+  if (job.threads != nullptr) job.threads->Stop();
+}
+
+void Lanes::AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline, std::shared_ptr<JobExecutors> executors, uint32_t threads) {
+  std::shared_ptr<Pool> pool = executors == nullptr ? nullptr : std::make_shared<Pool>(threads);
+  jobs_[job] = {std::move(pipeline), std::move(executors), std::move(pool)};
+}
+
+// On the pool: processes and threads end there, while the I/O thread goes on.
 void Lanes::Forget(JobId job) {
-  pipelines_.erase(job);
+  auto forgotten = jobs_.extract(job);
   segments_->Forget(job);
+  if (forgotten.empty() || forgotten.mapped().executors == nullptr) return;
+  pool_.Submit(0, [ended = std::move(forgotten.mapped())] { End(ended); });
 }
 
 void Lanes::Start(const StartLane& start) {
-  tasks_[start.task] = std::make_shared<Task>(start, pipelines_.at(start.job), LaneAllocator(segments_, start.job, inbox_));
+  tasks_[start.task] = std::make_shared<Task>(start, jobs_.at(start.job), LaneAllocator(segments_, start.job, inbox_));
 }
 
 void Lanes::Step(const StepLane& step) {
-  pool_.Submit(step.priority, [task = tasks_.at(step.task), room = step.room, inbox = inbox_] { inbox->Push(task->Step(room)); });
+  const auto& task = tasks_.at(step.task);
+  Pool& pool = task->threads() != nullptr ? *task->threads() : pool_;
+  pool.Submit(step.priority, [task, room = step.room, inbox = inbox_] { inbox->Push(task->Step(room)); });
 }
 
 void Lanes::Extend(const ExtendLane& extend) { tasks_.at(extend.task)->Extend(extend.to); }

@@ -6,6 +6,7 @@
 
 #include "engine/pipeline.h"
 #include "worker/events.h"
+#include "worker/executors.h"
 #include "worker/inbox.h"
 #include "worker/memory.h"
 #include "worker/pool.h"
@@ -18,7 +19,10 @@ class Lanes {
   Lanes(Pool& pool, std::shared_ptr<Inbox> inbox, std::shared_ptr<JobSegments> segments)
       : pool_(pool), inbox_(std::move(inbox)), segments_(std::move(segments)) {}
 
-  void AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline);
+  ~Lanes();
+
+  // `executors`: of a pipeline that runs code, else null. Its lanes wait for user code on threads of their own, so that nobody else's wait for it.
+  void AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline, std::shared_ptr<JobExecutors> executors, uint32_t threads);
   void Forget(JobId job);
 
   void Start(const StartLane& start);
@@ -31,7 +35,14 @@ class Lanes {
   Pool& pool_;
   std::shared_ptr<Inbox> inbox_;
   std::shared_ptr<JobSegments> segments_;
-  std::map<JobId, std::shared_ptr<const Pipeline>> pipelines_;
+  struct Job {
+    std::shared_ptr<const Pipeline> pipeline;
+    std::shared_ptr<JobExecutors> executors;
+    std::shared_ptr<Pool> threads;
+  };
+  static void End(Job job);
+
+  std::map<JobId, Job> jobs_;
   std::map<TaskId, std::shared_ptr<Task>> tasks_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -22,6 +23,7 @@ namespace penstock::worker {
 namespace {
 
 constexpr uint64_t kLeastMemory = 8 * kMiB;
+constexpr uint64_t kLeastCodeMemory = 2 * kGiB;  // TensorFlow alone takes half of one
 
 uint64_t RandomIncarnation() {
   std::random_device device;
@@ -92,7 +94,7 @@ class WorkerServer::Impl {
   Status Listen() {
     Shell::Hooks hooks{.welcomed = [this] { Note({}); }, .unreachable = [this](const Status& why) { Note(why); }, .drained = [this] { Finish(); }};
     hooks.exit_when_done = options_.exit_when_done;
-    shell_ = std::make_unique<Shell>(io_, pool_, table_, options_.memory, std::move(hooks));
+    shell_ = std::make_unique<Shell>(io_, pool_, table_, options_.memory, Code(), std::move(hooks));
     PENSTOCK_TRY(ListenOn(options_.listen, nullptr));
     const std::string socket = MakeSocketName("worker");
     if (options_.shm) PENSTOCK_TRY(ListenOn(socket, table_));
@@ -101,6 +103,13 @@ class WorkerServer::Impl {
     shell_->Begin({.memory = options_.memory, .hello = Hello(options_.shm ? socket : ""), .drain_timeout = options_.drain_timeout},
                   options_.dispatcher, std::move(params));
     return {};
+  }
+
+  Shell::CodeRules Code() const {
+    const uint32_t cores = options_.cpus == 0 ? CoreCount() : options_.cpus;
+    const uint64_t memory = options_.code_memory > 0 ? options_.code_memory : std::max(DefaultMemory() / 2 / cores, kLeastCodeMemory);
+    return {options_.allow_code,
+            {.python = {}, .timeout = options_.code_timeout, .memory = memory, .processes = cores, .worker = HostAndPid()}};
   }
 
   Status ListenOn(const std::string& address, std::shared_ptr<SegmentTable> segments) {

@@ -15,17 +15,28 @@ constexpr Duration kFetchWithin = std::chrono::seconds(5);
 constexpr Duration kFlushEvery = std::chrono::milliseconds(2);
 constexpr int kFlushAttempts = 500;
 constexpr Duration kAfterRefusal = std::chrono::seconds(1);
+constexpr uint32_t kCallsOut = 2;  // an executor: it finds the next when it has done one
 
-Result<std::shared_ptr<const Pipeline>> CompileJob(const msg::JobReply& reply) {
-  PENSTOCK_ASSIGN(const Plan plan, ParsePlan(reply.plan));
-  PENSTOCK_ASSIGN(const Manifest manifest, ParseManifest(reply.manifest));
-  return Pipeline::Compile(plan, manifest, reply.seed);
+Status CheckCode(const Pipeline& pipeline, bool allowed) {
+  if (allowed || !pipeline.runs_code()) return {};
+  return Status(Code::kPermission,
+                "the dataset runs code (Python functions, torch datasets or tf.data graphs), and this worker does not; start workers with --allow-code "
+                "where you trust everyone who can reach them (`penstock local` allows it)");
 }
 
-Result<msg::Inputs> ListAndCut(const msg::ListInputs& ask) {
+Result<std::shared_ptr<const Pipeline>> CompileJob(const msg::JobReply& reply, bool allow_code) {
+  PENSTOCK_ASSIGN(const Plan plan, ParsePlan(reply.plan));
+  PENSTOCK_ASSIGN(const Manifest manifest, ParseManifest(reply.manifest));
+  PENSTOCK_ASSIGN(auto pipeline, Pipeline::Compile(plan, manifest, reply.seed));
+  PENSTOCK_TRY(CheckCode(*pipeline, allow_code));
+  return pipeline;
+}
+
+Result<msg::Inputs> ListAndCut(const msg::ListInputs& ask, bool allow_code) {
   PENSTOCK_ASSIGN(const Plan plan, ParsePlan(ask.plan));
   PENSTOCK_ASSIGN(const Manifest manifest, ListInputs(plan));
   PENSTOCK_ASSIGN(const auto pipeline, Pipeline::Compile(plan, manifest, ask.seed));
+  PENSTOCK_TRY(CheckCode(*pipeline, allow_code));
   msg::Inputs inputs{.job = ask.job, .manifest = SerializeManifest(manifest), .manifest_hash = {}, .layout = pipeline->layout()};
   inputs.manifest_hash = HashManifest(inputs.manifest);
   return inputs;
@@ -33,12 +44,14 @@ Result<msg::Inputs> ListAndCut(const msg::ListInputs& ask) {
 
 }  // namespace
 
-Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, Hooks hooks)
+Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, CodeRules code, Hooks hooks)
     : io_(io),
       pool_(pool),
+      table_(std::move(table)),
+      code_(std::move(code)),
       hooks_(std::move(hooks)),
       inbox_(std::make_shared<Inbox>(io, [this](Inbox::Notes notes) { Take(std::move(notes)); })),
-      segments_(std::make_shared<JobSegments>(std::move(table), memory)),
+      segments_(std::make_shared<JobSegments>(table_, memory)),
       lanes_(pool, inbox_, segments_),
       timer_(io),
       flush_timer_(io),
@@ -148,11 +161,13 @@ void Shell::Do(FetchJob& action) {
 
 void Shell::Compile(JobId job, msg::JobReply reply) {
   pool_.Submit(0, [this, job, reply = std::move(reply)] {
-    auto pipeline = CompileJob(reply);
-    io_.Post([this, job, generation = reply.generation, pipeline = std::move(pipeline)] {
+    auto pipeline = CompileJob(reply, code_.allowed);
+    std::shared_ptr<JobExecutors> executors;
+    if (pipeline.ok() && (*pipeline)->runs_code()) executors = std::make_shared<JobExecutors>(reply.plan, code_.executors, table_);
+    io_.Post([this, job, generation = reply.generation, pipeline = std::move(pipeline), executors = std::move(executors)] {
       if (!pipeline.ok()) return Apply(JobFailed{job, pipeline.status()});
       const Layout& layout = (*pipeline)->layout();
-      lanes_.AddJob(job, *pipeline);
+      lanes_.AddJob(job, *pipeline, executors, kCallsOut * code_.executors.processes);
       Apply(JobKnown{.job = job, .generation = generation, .group_rows = layout.group_rows(), .state_bytes = layout.state_bytes});
     });
   });
@@ -162,7 +177,7 @@ void Shell::Do(ForgetJob& action) { lanes_.Forget(action.job); }
 
 void Shell::Do(ListJobInputs& action) {
   pool_.Submit(0, [this, session = link_->session(), request = action.request, ask = std::move(action.ask)] {
-    auto inputs = ListAndCut(ask);
+    auto inputs = ListAndCut(ask, code_.allowed);
     Message reply = inputs.ok() ? Message(std::move(*inputs)) : Message(msg::Failed{inputs.status()});
     io_.Post([this, session, request, reply = std::move(reply)] { link_->Reply(session, request, reply); });
   });

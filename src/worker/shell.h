@@ -28,8 +28,13 @@ class Shell final : public SessionHandler {
     std::function<void()> drained;                   // nothing is left to do
     Duration exit_when_done{0};                      // as in WorkerServer::Options
   };
+  // Whether and how user code runs.
+  struct CodeRules {
+    bool allowed = false;
+    ExecutorOptions executors;
+  };
   // `io` and `pool` are stopped before it goes.
-  Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, Hooks hooks);
+  Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, CodeRules code, Hooks hooks);
   ~Shell() override;
 
   // Before the first session: now it is known where this worker listens.
@@ -71,6 +76,8 @@ class Shell final : public SessionHandler {
 
   IoThread& io_;
   Pool& pool_;
+  std::shared_ptr<SegmentTable> table_;
+  const CodeRules code_;
   Hooks hooks_;
   std::shared_ptr<Inbox> inbox_;
   std::shared_ptr<JobSegments> segments_;

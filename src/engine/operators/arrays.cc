@@ -3,12 +3,11 @@
 #include <cstring>
 
 #include "engine/operators/operators.h"
+#include "engine/operators/spec_attrs.h"
 #include "plan/attrs.h"
 
 namespace penstock::engine {
 namespace {
-
-constexpr int kMaxDepth = 32;  // of the structure
 
 // One column's memory: buffers as the plan brought them, checked.
 struct ArrayColumn {
@@ -111,12 +110,7 @@ struct ReadColumn {
 
 Result<ReadColumn> ReadColumnAttr(const AttrMap& map, uint64_t rows) {
   AttrReader attrs("arrays: a column", map);
-  ColumnSpec spec;
-  PENSTOCK_ASSIGN(spec.name, attrs.String("name", ""));
-  PENSTOCK_ASSIGN(const std::string dtype, attrs.String("dtype"));
-  PENSTOCK_ASSIGN(spec.dtype, DTypeFromName(dtype));
-  PENSTOCK_ASSIGN(spec.shape, attrs.Ints("shape", {}));
-  PENSTOCK_TRY(CheckSpec(Spec{{spec}, {}}));
+  PENSTOCK_ASSIGN(ColumnSpec spec, ReadColumnSpec(attrs));
   ArrayColumn column{ColumnShape(spec), {}};
   if (attrs.Has("offsets")) {
     PENSTOCK_ASSIGN(const std::vector<AttrMap>* levels, attrs.Maps("offsets"));
@@ -134,34 +128,6 @@ Result<ReadColumn> ReadColumnAttr(const AttrMap& map, uint64_t rows) {
   return ReadColumn{std::move(spec), std::move(column)};
 }
 
-Result<Structure> ReadStructure(const AttrMap& map, int depth) {
-  AttrReader attrs("arrays: the structure", map);
-  if (depth > kMaxDepth) return attrs.Bad("children", "nest deeper than " + std::to_string(kMaxDepth));
-  Structure structure;
-  PENSTOCK_ASSIGN(const std::string kind, attrs.String("kind"));
-  if (kind == "leaf") return structure;
-  if (kind != "dict" && kind != "tuple") return attrs.Bad("kind", "is '" + kind + "'; it is leaf, dict or tuple");
-  structure.kind = kind == "dict" ? Structure::Kind::kDict : Structure::Kind::kTuple;
-  if (kind == "dict") {
-    PENSTOCK_ASSIGN(structure.names, attrs.Strings("names"));
-  }
-  PENSTOCK_ASSIGN(const std::vector<AttrMap>* children, attrs.Maps("children"));
-  for (const AttrMap& child : *children) {
-    PENSTOCK_ASSIGN(Structure inner, ReadStructure(child, depth + 1));
-    structure.children.push_back(std::move(inner));
-  }
-  return structure;
-}
-
-Result<Spec> ReadSpec(AttrReader& attrs, std::vector<ColumnSpec> columns) {
-  if (!attrs.Has("structure")) return DictSpec(std::move(columns));
-  Spec spec{std::move(columns), {}};
-  PENSTOCK_ASSIGN(const std::vector<AttrMap>* maps, attrs.Maps("structure"));
-  if (maps->size() != 1) return attrs.Bad("structure", "must be one map");
-  PENSTOCK_ASSIGN(spec.structure, ReadStructure(maps->front(), 0));
-  return spec;
-}
-
 }  // namespace
 
 MadeOperator MakeArrays(const PlanNode& node, InputSpecs) {
@@ -177,7 +143,7 @@ MadeOperator MakeArrays(const PlanNode& node, InputSpecs) {
     specs.push_back(std::move(read.spec));
     columns.push_back(std::move(read.column));
   }
-  PENSTOCK_ASSIGN(Spec spec, ReadSpec(attrs, std::move(specs)));
+  PENSTOCK_ASSIGN(Spec spec, ReadStructureOver(attrs, std::move(specs)));
   PENSTOCK_TRY(attrs.Done());
   return std::unique_ptr<Operator>(std::make_unique<Arrays>(std::move(spec), static_cast<uint64_t>(rows), std::move(columns)));
 }

@@ -13,9 +13,14 @@ using InputSpecs = std::span<const Spec* const>;
 
 MadeOperator MakeArrays(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeBatch(const PlanNode& node, InputSpecs inputs);
+MadeOperator MakeCodeSource(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeConcatenate(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeEnumerate(const PlanNode& node, InputSpecs inputs);
+MadeOperator MakeFilter(const PlanNode& node, InputSpecs inputs);
+MadeOperator MakeFlatMap(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeInterleave(const PlanNode& node, InputSpecs inputs);
+MadeOperator MakeMap(const PlanNode& node, InputSpecs inputs);
+MadeOperator MakeMapBatch(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakePaddedBatch(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeParseExample(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakePrefetch(const PlanNode& node, InputSpecs inputs);

@@ -1,0 +1,142 @@
+"""The executor: a child of a worker. It reads calls from a socket, one after the other, and ends when that ends."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import faulthandler
+import json
+import mmap
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+from penstock._executor.failures import CodeError, from_exception
+from penstock._executor.runner import Runner
+
+SOCKET = 3
+DUMP = 4
+PR_SET_PDEATHSIG = 1
+MAX_DESCRIPTORS = 4
+
+
+class Executor:
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.runner: Runner | None = None
+        self.segments: dict[int, memoryview] = {}
+
+    def serve(self) -> None:
+        while True:
+            received = self._receive()
+            if received is None:
+                return
+            call, content, descriptors = received
+            answer = self._answer(call, content, descriptors)
+            if call["id"]:
+                text = json.dumps(answer).encode()
+                self.connection.sendall(struct.pack("<IQ", len(text), call["id"]) + text)
+
+    def _answer(self, call: dict[str, Any], content: bytes, descriptors: list[int]) -> dict[str, Any]:
+        try:
+            self._map(call, descriptors)
+            return self._do(call, content)
+        except CodeError as error:
+            return {"error": error.to_json()}
+        except Exception as error:
+            return {"error": from_exception(error, "the executor", None).to_json()}
+
+    def _do(self, call: dict[str, Any], content: bytes) -> dict[str, Any]:
+        op = call["op"]
+        if op == "plan":
+            self.runner = Runner(content)
+            return {}
+        assert self.runner is not None
+        if op == "open":
+            self.runner.open(call["lane"], call)
+            limit_memory()  # now that libraries are loaded
+        elif op == "fill":
+            return self.runner.fill(call["lane"], call, self._extent(call), call["input_over"])
+        elif op == "write":
+            block = self._extent(call)
+            assert block is not None
+            self.runner.write(call["lane"], call["places"], block)
+        elif op == "close":
+            self.runner.close(call["lane"])
+        return {}
+
+    def _map(self, call: dict[str, Any], descriptors: list[int]) -> None:
+        for gone in call.get("drop", []):
+            self.segments.pop(gone, None)
+        if "map" in call:
+            self.segments[call["segment"]] = memoryview(mmap.mmap(descriptors[0], call["map"]))
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _extent(self, call: dict[str, Any]) -> memoryview | None:
+        if "segment" not in call:
+            return None
+        return self.segments[call["segment"]][call["offset"] : call["offset"] + call["bytes"]]
+
+    def _receive(self) -> tuple[dict[str, Any], bytes, list[int]] | None:
+        descriptors: list[int] = []
+        head = b""
+        while len(head) < 8:
+            data, ancillary, _, _ = self.connection.recvmsg(8 - len(head), socket.CMSG_SPACE(MAX_DESCRIPTORS * 4))
+            if not data:
+                return None
+            head += data
+            for _level, _kind, payload in ancillary:
+                numbers = array.array("i")
+                numbers.frombytes(payload[: len(payload) - len(payload) % numbers.itemsize])
+                descriptors.extend(numbers)
+        text, content = struct.unpack("<II", head)
+        body = self._exactly(text + content)
+        if body is None:
+            return None
+        return json.loads(body[:text]), bytes(body[text:]), descriptors
+
+    def _exactly(self, size: int) -> bytearray | None:
+        body = bytearray(size)
+        at = memoryview(body)
+        while at:
+            got = self.connection.recv_into(at)
+            if not got:
+                return None
+            at = at[got:]
+        return body
+
+
+_limited = False
+
+
+def limit_memory() -> None:
+    """So that code which wants too much gets a MemoryError where it asks for it; the worker watches what is used."""
+    global _limited  # noqa: PLW0603
+    allowed = int(os.environ.get("PENSTOCK_EXECUTOR_MEMORY", "0"))
+    if _limited or allowed <= 0:
+        return
+    _limited = True
+    with open("/proc/self/status") as status:
+        used = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + allowed, resource.RLIM_INFINITY))
+
+
+def main() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable(file=DUMP, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=DUMP, all_threads=True)
+    sys.argv = ["penstock-executor"]
+    Executor(socket.socket(fileno=SOCKET)).serve()
+    # User code's threads and exit handlers have no say in it.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""Specs of rows: leaf columns and the structure around them, as plans carry them and as user code's values are checked against them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from penstock import _columns
+from penstock._executor.failures import CodeError
+from penstock.ragged import Ragged
+
+RAGGED = -1
+
+
+class Column(NamedTuple):
+    """A leaf. `shape` is of one row, RAGGED where its length differs."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class RowSpec(NamedTuple):
+    columns: tuple[Column, ...]
+    structure: Any  # None is a leaf; dicts and tuples of such
+
+    def to_attrs(self) -> dict[str, Any]:
+        columns = [{"name": c.name, "dtype": c.dtype, "shape": list(c.shape)} for c in self.columns]
+        return {"columns": columns, "structure": [_structure_to_map(self.structure)]}
+
+    @staticmethod
+    def from_attrs(attrs: dict[str, Any]) -> RowSpec:
+        columns = tuple(Column(c["name"], c["dtype"], tuple(c["shape"])) for c in attrs["columns"])
+        return RowSpec(columns, _structure_from_map(attrs["structure"][0]))
+
+    def leaves(self, row: Any) -> list[Any]:
+        """The row's values, one a column; an error names what does not fit."""
+        return list(_leaves(row, self.structure, ""))
+
+    def build(self, leaves: Sequence[Any]) -> Any:
+        return _columns.builder(self.structure)(leaves)
+
+
+def _structure_to_map(structure: Any) -> dict[str, Any]:
+    if structure is None:
+        return {"kind": "leaf"}
+    if isinstance(structure, dict):
+        return {"kind": "dict", "names": list(structure), "children": [_structure_to_map(child) for child in structure.values()]}
+    return {"kind": "tuple", "children": [_structure_to_map(child) for child in structure]}
+
+
+def _structure_from_map(node: dict[str, Any]) -> Any:
+    if node["kind"] == "leaf":
+        return None
+    children = [_structure_from_map(child) for child in node["children"]]
+    return dict(zip(node["names"], children)) if node["kind"] == "dict" else tuple(children)
+
+
+def _leaves(value: Any, structure: Any, path: str) -> Iterator[Any]:
+    if structure is None:
+        yield value
+    elif isinstance(structure, dict):
+        if not isinstance(value, dict) or value.keys() != structure.keys():
+            got = f"a dict of {sorted(map(str, value))}" if isinstance(value, dict) else type(value).__name__
+            raise CodeError(f"{path or 'the row'} should be a dict of {sorted(structure)}, but is {got}; rows of a dataset look alike")
+        for name, child in structure.items():
+            yield from _leaves(value[name], child, f"{path}/{name}" if path else name)
+    else:
+        if not isinstance(value, (tuple, list)) or len(value) != len(structure):
+            got = f"{len(value)} values" if isinstance(value, (tuple, list)) else type(value).__name__
+            raise CodeError(f"{path or 'the row'} should be a tuple of {len(structure)}, but is {got}; rows of a dataset look alike")
+        for i, child in enumerate(structure):
+            yield from _leaves(value[i], child, f"{path}/{i}" if path else str(i))
+
+
+# ---- what rows look like, from some of them
+
+
+def infer(rows: Sequence[Any]) -> RowSpec:
+    """The spec of which all these are rows: dimensions that differ are ragged."""
+    structure = structure_of(rows[0])
+    columns: list[Column] = []
+    for i, name in enumerate(_names(structure, "")):
+        values = [list(_leaves(row, structure, ""))[i] for row in rows]
+        columns.append(_infer_column(name, values))
+    return RowSpec(tuple(columns), structure)
+
+
+def structure_of(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): structure_of(child) for name, child in value.items()}
+    if isinstance(value, tuple):
+        return tuple(structure_of(child) for child in value)
+    return None
+
+
+def _names(structure: Any, path: str) -> Iterator[str]:
+    if structure is None:
+        yield path
+        return
+    items = structure.items() if isinstance(structure, dict) else ((str(i), child) for i, child in enumerate(structure))
+    for name, child in items:
+        yield from _names(child, f"{path}/{name}" if path else name)
+
+
+def _infer_column(name: str, values: Sequence[Any]) -> Column:
+    kinds = [_describe(name, value) for value in values]
+    dtype, shape = kinds[0]
+    for other, other_shape in kinds[1:]:
+        if other != dtype:
+            raise CodeError(f"{name or 'the row'} is {dtype} in one row and {other} in another; give spec=", code="Invalid")
+        if len(other_shape) != len(shape):
+            raise CodeError(f"{name or 'the row'} has {len(shape)} dimensions in one row and {len(other_shape)} in another; give spec=", code="Invalid")
+        shape = tuple(a if a == b else RAGGED for a, b in zip(shape, other_shape))
+    return Column(name, dtype, shape)
+
+
+def _describe(name: str, value: Any) -> tuple[str, tuple[int, ...]]:
+    import numpy as np
+
+    if isinstance(value, Ragged):
+        return _dtype_name(name, value.values), (len(value), *(RAGGED if d is None else d for d in value.shape))
+    if isinstance(value, (str, bytes)):
+        return "string", ()
+    try:
+        array = to_numpy(value)
+    except ValueError:  # lists that are not equally long
+        dtype, inner = _describe(name, value[0])
+        return dtype, (len(value), *(RAGGED for _ in inner))
+    if array.dtype.kind == "O" and not all(isinstance(v, (bytes, str)) for v in array.reshape(-1).tolist()):
+        raise CodeError(f"{name or 'the row'} holds {type(value).__name__}; numbers, arrays, tensors, bytes and str can be rows", code="Invalid")
+    return _dtype_name(name, np.asarray(array)), tuple(int(d) for d in array.shape)
+
+
+def _dtype_name(name: str, array: Any) -> str:
+    return "string" if array.dtype.kind in "SUO" else str(array.dtype.name)
+
+
+def to_numpy(value: Any) -> Any:
+    """Arrays, torch and TensorFlow tensors, without a copy where they lie in this process's memory."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return value
+    detach = getattr(value, "detach", None)
+    if detach is not None:  # torch
+        tensor = detach().cpu()
+        if str(tensor.dtype) == "torch.bfloat16":
+            import ml_dtypes
+            import torch
+
+            return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.resolve_conj().resolve_neg().numpy()
+    numpy = getattr(value, "numpy", None)
+    return np.asarray(numpy() if callable(numpy) else value)
+
+
+def from_element_spec(spec: Any) -> RowSpec:
+    """From what `Dataset.element_spec` looks like: leaves with dtype and shape (None: ragged), in dicts and tuples."""
+    structure = _spec_structure(spec)
+    leaves = list(_leaves(spec, structure, ""))
+    columns = []
+    for name, leaf in zip(_names(structure, ""), leaves):
+        dtype = _dtype_of_spec(leaf.dtype)
+        columns.append(Column(name, dtype, tuple(RAGGED if d is None or d < 0 else int(d) for d in leaf.shape)))
+    return RowSpec(tuple(columns), structure)
+
+
+def _spec_structure(spec: Any) -> Any:
+    if isinstance(spec, dict):
+        return {str(name): _spec_structure(child) for name, child in spec.items()}
+    if isinstance(spec, tuple) and not hasattr(spec, "dtype"):
+        return tuple(_spec_structure(child) for child in spec)
+    return None
+
+
+def _dtype_of_spec(dtype: Any) -> str:
+    import numpy as np
+
+    if dtype in (str, bytes, object, "string", "bytes", "str"):
+        return "string"
+    name = str(np.dtype(dtype).name)
+    return "string" if name == "object" else name

@@ -1,0 +1,179 @@
+"""The operators of a program: sources that begin it, functions that rows pass through. One line each in SOURCES and FUNCTIONS."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from penstock._executor import seeds
+from penstock._executor.failures import CodeError, from_exception
+from penstock._executor.specs import RowSpec
+
+
+class Item(NamedTuple):
+    """A row on its way: the seq of the source row it came from, and which of that row's it is."""
+
+    cursor: tuple[int, int]
+    row: Any
+
+
+class Part(NamedTuple):
+    """Which part of a source a lane reads."""
+
+    key: seeds.Key
+    part: int
+    parts: int
+
+
+# ---- sources: an iterator of the rows of a part, from row `start` on
+
+
+def python_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]:
+    factory = pickle.loads(attrs["payload"])
+
+    def rows(part: Part, start: int) -> Iterator[Any]:
+        seeds.set_all(part.key.derive())
+        made: Iterable[Any] = factory(part.part, part.parts) if attrs.get("lanes", 1) > 1 else factory()
+        return islice(iter(made), start, None)
+
+    return rows
+
+
+def torch_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]:
+    dataset = pickle.loads(attrs["payload"])
+
+    def rows(part: Part, start: int) -> Iterator[Any]:
+        return _torch_rows(dataset, part, start)
+
+    return rows
+
+
+def _torch_rows(dataset: Any, part: Part, start: int) -> Iterator[Any]:
+    from torch.utils.data import _utils
+
+    worker = _utils.worker
+    seed = part.key.derive() & ((1 << 63) - 1)
+    info = worker.WorkerInfo(id=part.part, num_workers=part.parts, seed=seed, dataset=dataset)
+    seeds.set_all(seed)
+    rows: Iterator[Any] | None = None
+    while True:
+        # Lanes take turns in one process, and each must see itself as the worker it is.
+        before, worker._worker_info = worker._worker_info, info
+        try:
+            rows = islice(iter(dataset), start, None) if rows is None else rows
+            row = next(rows)
+        except StopIteration:
+            return
+        finally:
+            worker._worker_info = before
+        yield row
+
+
+def tf_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]:
+    from penstock._executor import tf_source as tf_graphs
+
+    graph = tf_graphs.Graph(attrs)
+    return graph.rows
+
+
+SOURCES: dict[str, Callable[[dict[str, Any]], Callable[[Part, int], Iterator[Any]]]] = {
+    "python": python_source,
+    "torch": torch_source,
+    "tf": tf_source,
+}
+
+
+# ---- functions: rows in, rows out
+
+
+class Function:
+    """A stage over rows. `number` is its place in the plan: part of the key of its randomness."""
+
+    def __init__(self, op: str, number: int, attrs: dict[str, Any]) -> None:
+        self.op = op
+        self.number = number
+        self.label = attrs.get("label", "a function")
+        self.seeded = "seeded" in attrs.get("notes", [])
+        self.spec = RowSpec.from_attrs(attrs)
+        self.batch_size = int(attrs.get("batch_size", 1))
+        self.call: Callable[[Any], Any] = pickle.loads(attrs["payload"])
+
+    def apply(self, key: seeds.Key, items: list[Item], done: list[Item]) -> None:
+        """Appends what comes of the items to `done`; where it raises, `done` holds what came before."""
+        for item in items:
+            try:
+                if self.seeded:
+                    seeds.set_all(key.derive(self.number, *item.cursor))
+                self._one(item, done)
+            except Exception as error:
+                raise from_exception(error, f"{self.op}({self.label})", item.cursor[0]) from error
+
+    def _one(self, item: Item, done: list[Item]) -> None:
+        raise NotImplementedError
+
+
+class Map(Function):
+    def _one(self, item: Item, done: list[Item]) -> None:
+        done.append(Item(item.cursor, self.call(item.row)))
+
+
+class Filter(Function):
+    def _one(self, item: Item, done: list[Item]) -> None:
+        if self.call(item.row):
+            done.append(item)
+
+
+class FlatMap(Function):
+    def _one(self, item: Item, done: list[Item]) -> None:
+        # A second flat_map goes on counting: all that comes of a source row passes through in one call.
+        for row in self.call(item.row):
+            child = done[-1].cursor[1] + 1 if done and done[-1].cursor[0] == item.cursor[0] else 0
+            done.append(Item((item.cursor[0], child), row))
+
+
+class MapBatch(Function):
+    """The function sees columns of several rows, and gives back as many."""
+
+    def apply(self, key: seeds.Key, items: list[Item], done: list[Item]) -> None:
+        for start in range(0, len(items), self.batch_size):
+            chunk = items[start : start + self.batch_size]
+            seq = chunk[0].cursor[0]
+            try:
+                if self.seeded:
+                    seeds.set_all(key.derive(self.number, seq))
+                rows = unstack(self.spec, self.call(stack([item.row for item in chunk])), len(chunk))
+            except Exception as error:
+                raise from_exception(error, f"{self.op}({self.label})", seq) from error
+            done.extend(Item(item.cursor, row) for item, row in zip(chunk, rows))
+
+
+FUNCTIONS: dict[str, type[Function]] = {"map": Map, "filter": Filter, "flat_map": FlatMap, "map_batch": MapBatch}
+
+
+def stack(rows: list[Any]) -> Any:
+    """Rows as columns: arrays where rows are alike, lists of rows where they are not."""
+    import numpy as np
+
+    first = rows[0]
+    if isinstance(first, dict):
+        return {name: stack([row[name] for row in rows]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(stack([row[i] for row in rows]) for i in range(len(first)))
+    shapes = {np.shape(row) for row in rows}
+    if isinstance(first, bytes) or len(shapes) > 1:
+        column = np.empty(len(rows), dtype=object)
+        column[:] = rows
+        return column
+    return np.stack(rows)
+
+
+def unstack(spec: RowSpec, columns: Any, rows: int) -> Iterator[Any]:
+    leaves = spec.leaves(columns)
+    for column, leaf in zip(spec.columns, leaves):
+        if len(leaf) != rows:
+            raise CodeError(
+                f"map_batch returned {len(leaf)} rows in {column.name or 'its column'} for {rows}: it must keep rows; use flat_map to make more or fewer"
+            )
+    return (spec.build(row) for row in zip(*leaves))

@@ -1,0 +1,205 @@
+"""Elements of tf.data as rows, and back. Leaves: dense and ragged tensors are columns; a sparse one is {indices, values, dense_shape}, an optional
+one {has_value, value}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock._executor.collate import Flat
+from penstock._executor.failures import CodeError
+from penstock._executor.specs import RAGGED, Column, RowSpec
+
+_UNSUPPORTED = {"variant", "resource", "qint8", "quint8", "qint16", "quint16", "qint32"}
+
+
+def encode(spec: Any) -> bytes:
+    from tensorflow.python.saved_model import nested_structure_coder
+
+    content: bytes = nested_structure_coder.encode_structure(spec).SerializeToString()
+    return content
+
+
+def decode(content: bytes) -> Any:
+    from tensorflow.core.protobuf import struct_pb2
+    from tensorflow.python.saved_model import nested_structure_coder
+
+    return nested_structure_coder.decode_proto(struct_pb2.StructuredValue.FromString(content))
+
+
+# ---- specs
+
+
+def row_spec(spec: Any) -> RowSpec:
+    """Of the rows that elements of this element_spec become. An error names the component that cannot travel."""
+    columns: list[Column] = []
+    structure = _add(spec, "", columns)
+    return RowSpec(tuple(columns), structure)
+
+
+def _add(spec: Any, path: str, columns: list[Column]) -> Any:
+    import tensorflow as tf
+
+    def inner(name: str) -> str:
+        return f"{path}/{name}" if path else name
+
+    if isinstance(spec, dict):
+        return {str(name): _add(spec[name], inner(str(name)), columns) for name in spec}
+    if isinstance(spec, (tuple, list)):
+        return tuple(_add(child, inner(str(i)), columns) for i, child in enumerate(spec))
+    if isinstance(spec, tf.SparseTensorSpec):
+        rank = _shape(spec.shape, path)
+        parts = {"indices": ("int64", (RAGGED, len(rank))), "values": (_dtype(spec.dtype, path), (RAGGED,)), "dense_shape": ("int64", (len(rank),))}
+        for name, (dtype, shape) in parts.items():
+            columns.append(Column(inner(name), dtype, shape))
+        return dict.fromkeys(parts)
+    if isinstance(spec, tf.OptionalSpec):
+        columns.append(Column(inner("has_value"), "bool", ()))
+        return {"has_value": None, "value": _add(_value_spec(spec), inner("value"), columns)}
+    if isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
+        columns.append(Column(path, _dtype(spec.dtype, path), _shape(spec._shape if hasattr(spec, "_shape") else spec.shape, path)))
+        return None
+    raise CodeError(f"from_tf: component {path or 'of the element'} is {spec!r}, which cannot be a column", code="Invalid")
+
+
+def _value_spec(optional: Any) -> Any:
+    return optional._element_spec
+
+
+def _shape(shape: Any, path: str) -> tuple[int, ...]:
+    if shape.rank is None:
+        raise CodeError(f"from_tf: the rank of {path or 'the element'} is not known; set_shape or ensure_shape in a map fixes it", code="Invalid")
+    return tuple(RAGGED if d is None else int(d) for d in shape.as_list())
+
+
+def _dtype(dtype: Any, path: str) -> str:
+    if dtype.name in _UNSUPPORTED:
+        raise CodeError(f"from_tf: {path or 'the element'} is of dtype {dtype.name}, which cannot be a column", code="Invalid")
+    return str(dtype.name)
+
+
+# ---- elements to rows
+
+
+def to_row(element: Any, spec: Any) -> Any:
+    import tensorflow as tf
+
+    if isinstance(spec, dict):
+        return {str(name): to_row(element[name], spec[name]) for name in spec}
+    if isinstance(spec, (tuple, list)):
+        return tuple(to_row(child, child_spec) for child, child_spec in zip(element, spec))
+    if isinstance(spec, tf.SparseTensorSpec):
+        return {"indices": _array(element.indices), "values": _array(element.values), "dense_shape": _array(element.dense_shape)}
+    if isinstance(spec, tf.OptionalSpec):
+        has = bool(element.has_value())
+        return {"has_value": has, "value": to_row(element.get_value(), _value_spec(spec)) if has else _nothing(_value_spec(spec))}
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return _flat(element, spec)
+    return _array(element)
+
+
+def _array(tensor: Any) -> Any:
+    import numpy as np
+
+    try:
+        return np.asarray(memoryview(tensor))  # no copy
+    except (TypeError, ValueError, BufferError):
+        return tensor.numpy()
+
+
+def _flat(ragged: Any, spec: Any) -> Any:
+    """A ragged tensor level by level, as columns have it."""
+    import tensorflow as tf
+
+    if not isinstance(ragged, tf.RaggedTensor):
+        return _array(ragged)
+    shape = _shape(spec._shape, "")
+    counts: list[list[int]] = [[int(ragged.nrows())]] if shape[0] == RAGGED else []
+    for i, splits in enumerate(ragged.nested_row_splits):
+        if shape[i + 1] == RAGGED:  # a uniform dimension has no offsets
+            counts.append((splits[1:] - splits[:-1]).numpy().tolist())
+    return Flat(counts, _array(ragged.flat_values), shape[ragged.ragged_rank + 1 :])
+
+
+def _nothing(spec: Any) -> Any:
+    """Stands where an optional has no value."""
+    import numpy as np
+
+    rows = row_spec(spec)
+    leaves: list[Any] = []
+    for column in rows.columns:
+        shape = tuple(0 if d == RAGGED else d for d in column.shape)
+        if column.dtype == "string":
+            leaves.append(np.full(shape, b"", dtype=object) if shape else b"")
+        else:
+            from penstock._columns import numpy_dtype
+
+            leaves.append(np.zeros(shape, numpy_dtype(column.dtype)))
+    return rows.build(leaves)
+
+
+# ---- rows to elements
+
+
+def to_element(row: Any, spec: Any) -> Any:
+    """The element that `to_row` made this row of: tensors, as the element_spec names them."""
+    import tensorflow as tf
+
+    if isinstance(spec, dict):
+        return type(spec)((name, to_element(row[str(name)], spec[name])) for name in spec)
+    if isinstance(spec, (tuple, list)):
+        children = [to_element(child, child_spec) for child, child_spec in zip(row, spec)]
+        return type(spec)(*children) if hasattr(spec, "_fields") else tuple(children)
+    if isinstance(spec, tf.SparseTensorSpec):
+        return tf.SparseTensor(row["indices"], _tensor(row["values"], spec.dtype), row["dense_shape"])
+    if isinstance(spec, tf.OptionalSpec):
+        if not bool(row["has_value"]):
+            return tf.experimental.Optional.empty(_value_spec(spec))
+        return tf.experimental.Optional.from_value(to_element(row["value"], _value_spec(spec)))
+    if isinstance(spec, tf.RaggedTensorSpec):
+        return _to_ragged(row, spec)
+    return _tensor(_dense(row), spec.dtype)
+
+
+def _tensor(value: Any, dtype: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(value, dtype)
+
+
+def _dense(value: Any) -> Any:
+    """Rows of dimensions that were not known beforehand are equally long in one element."""
+    import numpy as np
+
+    from penstock.ragged import Ragged
+
+    if not isinstance(value, Ragged):
+        return value
+    rows = [_dense(row) for row in value]
+    return np.stack(rows) if rows else np.empty((0, *(d or 0 for d in value.shape)), value.values.dtype)
+
+
+def _to_ragged(value: Any, spec: Any) -> Any:
+    import numpy as np
+    import tensorflow as tf
+
+    from penstock.ragged import Ragged
+
+    shape = spec._shape.as_list()
+    if not isinstance(value, Ragged):  # one row of a column: an array, where the only ragged dimension is the first
+        return tf.RaggedTensor.from_tensor(_tensor(value, spec.dtype), ragged_rank=spec.ragged_rank) if spec.ragged_rank else _tensor(value, spec.dtype)
+    splits: Iterator[Any] = iter(value.offsets)
+    nested = []
+    rows = len(value)
+    for dimension in shape[1 : spec.ragged_rank + 1]:
+        if dimension is None:
+            nested.append(np.asarray(next(splits)))
+        else:
+            nested.append(np.arange(rows + 1, dtype=np.int64) * dimension)
+        rows = int(nested[-1][-1])
+    inner = [d for d in shape[spec.ragged_rank + 1 :]]
+    values = _tensor(value.values, spec.dtype)
+    if None not in inner:
+        values = tf.reshape(values, [rows, *inner])
+    return tf.RaggedTensor.from_nested_row_splits(values, nested, validate=False)

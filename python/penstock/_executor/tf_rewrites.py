@@ -1,0 +1,170 @@
+"""What is changed in a tf.data graph so that a lane's rows are the same each time: seeds that were left out, orders that were left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock._executor.seeds import Key
+
+# Inputs that hold a dataset's two seeds.
+_SEED_INPUTS = {
+    "ShuffleDataset": (2, 3),
+    "ShuffleDatasetV3": (2, 3),
+    "ShuffleAndRepeatDataset": (2, 3),
+    "ShuffleAndRepeatDatasetV2": (2, 3),
+    "RandomDataset": (0, 1),
+    "RandomDatasetV2": (0, 1),
+    "SamplingDataset": (2, 3),
+}
+_RANDOM_OPS = {
+    *("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "RandomGamma", "RandomPoissonV2"),
+    *("Multinomial", "ParameterizedTruncatedNormal", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", "RandomCrop", "LogUniformCandidateSampler"),
+}
+_PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+_READERS = {"TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset", "FixedLengthRecordDataset", "FixedLengthRecordDatasetV2", "CSVDataset", "CSVDatasetV2", "SSTableDataset"}
+_DT_STRING = 7
+_MAX_SEED = (1 << 62) - 1
+
+
+def parse(content: bytes) -> Any:
+    from tensorflow.core.framework import graph_pb2
+
+    return graph_pb2.GraphDef.FromString(content)
+
+
+def scopes(graph: Any) -> Iterator[tuple[str, Any]]:
+    """The graph's nodes, then those of each function: where inputs of a node are found."""
+    yield "", graph.node
+    for function in graph.library.function:
+        yield function.signature.name, function.node_def
+
+
+def make_deterministic(graph: Any) -> list[str]:
+    """Orders that were left open are fixed. What was changed, in words."""
+    notes = []
+    for _, nodes in scopes(graph):
+        for node in nodes:
+            if "deterministic" in node.attr and node.attr["deterministic"].s == b"false":
+                node.attr["deterministic"].s = b"true"
+                notes.append(f"{node.op}: deterministic=False became True, so that rows come in one order")
+            if node.op in ("ParallelMapDataset", "ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3") and node.attr["sloppy"].b:
+                node.attr["sloppy"].b = False
+                notes.append(f"{node.op}: sloppy=True became False, so that rows come in one order")
+    return notes
+
+
+def describe_seeds(graph: Any) -> list[str]:
+    """Which seeds will be drawn from the job's."""
+    notes = []
+    for _, nodes in scopes(graph):
+        constants = _constants(nodes)
+        for node in nodes:
+            if node.op in _SEED_INPUTS and _seeds_of(node, constants) == (0, 0):
+                notes.append(f"{node.op}: no seed was given; it is drawn from the job's seed and the epoch")
+            elif node.op in _RANDOM_OPS and _attr_seeds(node) == (0, 0):
+                notes.append(f"{node.op}: no seed was given; it is drawn from the job's seed, epoch and lane")
+    return notes
+
+
+def purity_of(graph: Any) -> str:
+    ops = {node.op for _, nodes in scopes(graph) for node in nodes}
+    if not ops & (_RANDOM_OPS | _PYTHON_OPS):
+        return "pure"
+    filters = {function for _, nodes in scopes(graph) for node in nodes if node.op == "FilterDataset" for function in [node.attr["predicate"].func.name]}
+    for name, nodes in scopes(graph):
+        if name in filters and any(node.op in _RANDOM_OPS | _PYTHON_OPS for node in nodes):
+            return "impure"
+    return "pure identity"
+
+
+def file_count(graph: Any) -> int:
+    """How many files its readers are given, where the graph names them; else 1."""
+    if not any(node.op in _READERS for _, nodes in scopes(graph) for node in nodes):
+        return 1
+    constants = _constants(graph.node)
+    lists = [constants.get(_base(name)) for node in graph.node if node.op == "TensorSliceDataset" for name in node.input]
+    counts = [_elements(constant) for constant in lists if constant is not None and constant.attr["dtype"].type == _DT_STRING]
+    return max([1, *counts])
+
+
+def _elements(constant: Any) -> int:
+    count = 1
+    for dimension in constant.attr["value"].tensor.tensor_shape.dim:
+        count *= dimension.size
+    return count
+
+
+def python_tokens(graph: Any) -> set[str]:
+    return {node.attr["token"].s.decode() for _, nodes in scopes(graph) for node in nodes if node.op in _PYTHON_OPS}
+
+
+def with_seeds(content: bytes, key: Key) -> bytes:
+    """The graph with the seeds of this epoch. Shuffles of files have the same in all lanes, or lanes would not agree on who reads which."""
+    graph = parse(content)
+    changed = False
+    ordinal = 0
+    for _, nodes in scopes(graph):
+        constants = _constants(nodes)
+        for node in list(nodes):
+            ordinal += 1
+            if node.op in _SEED_INPUTS:
+                changed |= _seed_dataset(node, nodes, constants, key.whole_epoch(), ordinal)
+            elif node.op in _RANDOM_OPS and _attr_seeds(node) == (0, 0):
+                node.attr["seed"].i = key.derive(ordinal, 1) & _MAX_SEED
+                node.attr["seed2"].i = key.derive(ordinal, 2) & _MAX_SEED
+                changed = True
+    return graph.SerializeToString() if changed else content  # type: ignore[no-any-return]
+
+
+def _seed_dataset(node: Any, nodes: Any, constants: dict[str, Any], key: Key, ordinal: int) -> bool:
+    given = _seeds_of(node, constants)
+    if given is None:  # computed by the graph itself
+        return False
+    if node.op == "ShuffleDatasetV3":  # its generator is a resource of the process; the first version's is made of the seeds alone
+        node.op = "ShuffleDataset"
+        del node.input[4:]
+    fixed = "reshuffle_each_iteration" in node.attr and not node.attr["reshuffle_each_iteration"].b
+    if given != (0, 0) and (fixed or (key.epoch == 0 and key.replica == 0)):
+        return True
+    for place, seed in zip(_SEED_INPUTS[node.op], (key.derive(ordinal, given[0], 1), key.derive(ordinal, given[1], 2))):
+        constant = nodes.add()
+        constant.CopyFrom(constants[_base(node.input[place])])
+        constant.name = f"penstock_seed_{ordinal}_{place}"
+        _set_scalar(constant, (seed & _MAX_SEED) or 1)
+        node.input[place] = constant.name + node.input[place][len(_base(node.input[place])) :]
+    return True
+
+
+def _constants(nodes: Any) -> dict[str, Any]:
+    return {node.name: node for node in nodes if node.op == "Const"}
+
+
+def _base(name: str) -> str:
+    return name.split(":")[0]
+
+
+def _seeds_of(node: Any, constants: dict[str, Any]) -> tuple[int, int] | None:
+    found = [constants.get(_base(node.input[place])) for place in _SEED_INPUTS[node.op]]
+    if any(constant is None for constant in found):
+        return None
+    first, second = (_scalar(constant) for constant in found)
+    return first, second
+
+
+def _attr_seeds(node: Any) -> tuple[int, int]:
+    return node.attr["seed"].i, node.attr["seed2"].i
+
+
+def _scalar(constant: Any) -> int:
+    from tensorflow.python.framework import tensor_util
+
+    return int(tensor_util.MakeNdarray(constant.attr["value"].tensor))
+
+
+def _set_scalar(constant: Any, value: int) -> None:
+    tensor = constant.attr["value"].tensor
+    tensor.ClearField("tensor_content")
+    del tensor.int64_val[:]
+    tensor.int64_val.append(value)

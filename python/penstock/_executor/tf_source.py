@@ -1,0 +1,79 @@
+"""A tf.data graph as a source: imported anew for each lane and epoch, its seeds drawn from the job's, its files or elements divided among lanes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock._executor import tf_elements, tf_rewrites
+
+if TYPE_CHECKING:
+    from penstock._executor.stages import Part
+
+_functions: dict[str, Any] = {}  # TensorFlow keeps them by weak references
+
+
+class Graph:
+    def __init__(self, attrs: dict[str, Any]) -> None:
+        self.content: bytes = attrs["payload"]
+        self.spec = tf_elements.decode(attrs["element_spec"])
+        if attrs.get("functions"):
+            _register_functions(pickle.loads(attrs["functions"]))
+        _one_thread()
+
+    def rows(self, part: Part, start: int) -> Iterator[Any]:
+        dataset = import_graph(tf_rewrites.with_seeds(self.content, part.key), self.spec)
+        if part.parts > 1:
+            dataset = shard(dataset, part.parts, part.part)
+        if start:
+            dataset = dataset.skip(start)
+        return (tf_elements.to_row(element, self.spec) for element in dataset)
+
+
+def import_graph(content: bytes, spec: Any) -> Any:
+    import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
+    from tensorflow.python.ops import gen_experimental_dataset_ops
+
+    with tf.device("/cpu:0"):
+        variant = gen_experimental_dataset_ops.dataset_from_graph(content)
+    dataset = dataset_ops._VariantDataset(variant, spec)
+    options = tf.data.Options()
+    options.deterministic = True
+    return dataset.with_options(options)
+
+
+def shard(dataset: Any, parts: int, part: int) -> Any:
+    """By files: each reader of files gets its share of their names."""
+    import tensorflow as tf
+    from tensorflow.python.data.experimental.ops import distribute
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
+    return distribute._AutoShardDataset(dataset.with_options(options), parts, part)
+
+
+def _register_functions(functions: dict[str, Any]) -> None:
+    """Python functions that the graph calls by token (from_generator, py_function)."""
+    from tensorflow.python.ops import script_ops
+
+    for token, function in functions.items():
+        if token not in _functions:
+            _functions[token] = function
+            script_ops._py_funcs._funcs[token] = function
+
+
+def _one_thread() -> None:
+    """There is an executor a core. Only before TensorFlow has begun to work; in a program of the user's own (`inline`) it may have."""
+    import os
+
+    import tensorflow as tf
+
+    if "PENSTOCK_EXECUTOR_MEMORY" not in os.environ:
+        return
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:
+        pass

@@ -1,0 +1,142 @@
+"""Datasets and functions of others as operators of a plan."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from penstock import _core
+from penstock.errors import Error, Invalid
+
+if TYPE_CHECKING:
+    from penstock._executor.specs import RowSpec
+    from penstock.dataset import Dataset
+
+
+def python_plan(factory: Callable[..., Iterable[Any]], lanes: int, spec: Any) -> _core.Plan:
+    from penstock import _code
+
+    if not callable(factory):
+        raise Invalid("from_python takes a function that makes an iterable, not the iterable: each epoch and each worker begins it anew")
+    rows = _code.spec_of_rows("the factory", lambda: factory(0, lanes) if lanes > 1 else factory(), spec)
+    purity, _ = _code.purity_of(factory, keeps_rows=False)
+    return _core.Plan.over([], "python", {**_code.code_attrs(factory, _code.label_of(factory), rows, purity), "lanes": int(lanes)})
+
+
+def torch_plan(dataset: Any, lanes: int, spec: Any) -> _core.Plan:
+    from penstock import _code
+
+    label = type(dataset).__qualname__
+    if not _is_iterable_style(dataset):
+        rows = _code.spec_of_rows(label, lambda: (dataset[i] for i in range(min(len(dataset), _code.SAMPLE))), spec)
+        numbers = _core.Plan.over([], "range", {"start": 0, "stop": len(dataset), "step": 1})
+        return _core.Plan.over([numbers], "map", _code.code_attrs(_GetItem(dataset), f"{label}.__getitem__", rows, _code.PURE, ["seeded"]))
+    rows = _code.spec_of_rows(label, lambda: dataset, spec)
+    purity, _ = _code.purity_of(type(dataset).__iter__, keeps_rows=False)
+    return _core.Plan.over([], "torch", {**_code.code_attrs(dataset, label, rows, purity), "lanes": int(lanes)})
+
+
+def _is_iterable_style(dataset: Any) -> bool:
+    from torch.utils.data import IterableDataset
+
+    if isinstance(dataset, IterableDataset):
+        return True
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return False
+    if hasattr(dataset, "__iter__"):
+        return True
+    raise Invalid(f"from_torch takes a dataset with __getitem__ and __len__, or an iterable one; {type(dataset).__name__} is neither")
+
+
+class _GetItem:
+    """dataset[i] by the number of the row."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __call__(self, number: Any) -> Any:
+        return self.dataset[int(number)]
+
+
+def tf_plan(dataset: Any, lanes: int | None) -> _core.Plan:
+    from penstock import _tf_graph
+
+    return _core.Plan.over([], "tf", _tf_graph.attrs_of(dataset, lanes))
+
+
+def function_plan(input: Dataset, op: str, fn: Callable[[Any], Any], spec: Any, batch_size: int | None = None) -> _core.Plan:
+    from penstock import _code
+
+    if not callable(fn):
+        raise Invalid(f"{op} takes a function of a row, not {type(fn).__name__}")
+    keeps_rows = op in ("map", "map_batch")
+    purity, notes = _code.purity_of(fn, keeps_rows)
+    if op == "map_batch" and "seeded" in notes:
+        purity = max(purity, _code.PURE_IDENTITY, key=[_code.PURE, _code.PURE_IDENTITY, _code.IMPURE].index)
+    attrs = _code.code_attrs(fn, _code.label_of(fn), _spec_of(input, op, fn, spec), purity, notes)
+    if batch_size is not None:
+        attrs["batch_size"] = int(batch_size)
+    return _core.Plan.over([input._plan], op, attrs)
+
+
+def _spec_of(input: Dataset, op: str, fn: Callable[[Any], Any], spec: Any) -> RowSpec:
+    """What comes out of the function, seen by calling it here on the first rows."""
+    from penstock import _code
+    from penstock._executor.specs import RowSpec
+
+    if op == "filter":
+        return _row_spec(input)
+    if spec is not None:
+        return _code.spec_of_rows(op, tuple, spec)
+    try:
+        rows = list(islice(_rows_of(input, on_rows=op == "map_batch"), _code.SAMPLE))
+    except Error as error:
+        raise Invalid(f"{op} cannot see here what its rows look like ({error}); give spec=") from error
+    if op == "map_batch":
+        from penstock._executor.stages import stack
+
+        columns = fn(stack(rows)) if rows else None
+        return _batch_spec(columns, len(rows))
+    made: RowSpec = _code.spec_of_rows(_code.label_of(fn), lambda: _outputs(op, fn, rows), None)
+    return made
+
+
+def _outputs(op: str, fn: Callable[[Any], Any], rows: list[Any]) -> Iterable[Any]:
+    for row in rows:
+        if op == "flat_map":
+            yield from fn(row)
+        else:
+            yield fn(row)
+
+
+def _batch_spec(columns: Any, rows: int) -> RowSpec:
+    from penstock._executor.specs import RowSpec, infer, structure_of
+
+    if rows == 0:
+        raise Invalid("map_batch was given no rows to see what comes of them; give spec=")
+    structure = structure_of(columns)
+    leaves = RowSpec((), structure).leaves(columns)
+    return infer([RowSpec((), structure).build(row) for row in builtins.zip(*leaves)])
+
+
+def _rows_of(input: Dataset, on_rows: bool) -> Iterable[Any]:
+    """Elements; for functions that commute with a last batching, the rows in them."""
+    from penstock._executor.specs import RowSpec, structure_of
+
+    batched = on_rows and input._facts["batch"] > 0
+    for element in input:
+        if not batched:
+            yield element
+            continue
+        spec = RowSpec((), structure_of(element))
+        yield from (spec.build(row) for row in builtins.zip(*spec.leaves(element)))
+
+
+def _row_spec(input: Dataset) -> RowSpec:
+    from penstock._executor.specs import Column, RowSpec
+
+    facts = input._facts
+    columns = tuple(Column(name, dtype, tuple(-1 if d is None else d for d in shape)) for name, dtype, shape in facts["element_columns"])
+    return RowSpec(columns, facts["element_structure"])

@@ -1,0 +1,133 @@
+"""A tf.data.Dataset on its way into a plan: its graph, what was changed in it, and what it needs on a worker."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+from typing import Any
+
+from penstock import _code
+from penstock._executor import environment, tf_elements, tf_rewrites
+from penstock._executor.failures import CodeError
+from penstock.errors import Invalid
+
+FILE_LANES = 8
+
+log = logging.getLogger("penstock")
+
+
+def attrs_of(dataset: Any, lanes: int | None) -> dict[str, Any]:
+    spec = dataset.element_spec
+    try:
+        rows = tf_elements.row_spec(spec)
+    except CodeError as error:
+        raise Invalid(str(error)) from error
+    graph = tf_rewrites.parse(_graph_of(dataset))
+    notes = [*tf_rewrites.make_deterministic(graph), *tf_rewrites.describe_seeds(graph)]
+    lanes = _lanes(dataset, graph, lanes)
+    if lanes > 1:
+        notes.append(f"its files are divided among {lanes} lanes; what it batches or shuffles it does within a lane")
+    for note in notes:
+        log.warning("from_tf: %s", note)
+    functions = _functions(tf_rewrites.python_tokens(graph))
+    libraries = _libraries()
+    modules = {"tensorflow", *_op_packages(), *(_code.modules_in(functions) if functions else ())}
+    return {
+        "payload": graph.SerializeToString(),
+        "element_spec": tf_elements.encode(spec),
+        "label": "a tf.data graph",
+        "purity": tf_rewrites.purity_of(graph),
+        "notes": notes,
+        "python": environment.python_version(),
+        "modules": _versions(modules),
+        "lanes": lanes,
+        **({"functions": functions} if functions else {}),
+        **({"libraries": libraries} if libraries else {}),
+        **rows.to_attrs(),
+    }
+
+
+def _graph_of(dataset: Any) -> bytes:
+    from tensorflow.python.ops import gen_dataset_ops
+
+    ignore_state = 1  # of random generators and the like: what that means is found in the graph
+    graph = gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor, external_state_policy=ignore_state, strip_device_assignment=True)
+    content: bytes = graph.numpy()
+    return content
+
+
+def _lanes(dataset: Any, graph: Any, lanes: int | None) -> int:
+    """Up to FILE_LANES, but no more than there are files: TensorFlow divides them, and leaves none without."""
+    from penstock._executor import tf_source
+
+    files = tf_rewrites.file_count(graph)
+    wanted = min(FILE_LANES, files) if lanes is None else int(lanes)
+    if wanted <= 1:
+        return 1
+    if wanted > files:
+        raise Invalid(f"from_tf: lanes={lanes}, but its graph names {files} file(s) to divide among them; leave lanes out")
+    try:
+        tf_source.shard(dataset, wanted, 0)
+    except Exception as error:
+        if lanes is None:
+            return 1
+        raise Invalid(f"from_tf: lanes={lanes}, but its files cannot be divided: {str(error)[:200]}; leave lanes out") from error
+    return wanted
+
+
+def _functions(tokens: set[str]) -> bytes | None:
+    """Python functions that the graph calls (from_generator, py_function), which travel with it."""
+    if not tokens:
+        return None
+    from tensorflow.python.ops import script_ops
+
+    return _code.pickled({token: script_ops._py_funcs._funcs[token] for token in tokens})
+
+
+def _versions(modules: set[str]) -> list[str]:
+    import tensorflow as tf
+
+    return [f"tensorflow=={tf.__version__}", *_code.versions(modules - {"tensorflow"})]
+
+
+# ---- op libraries: what tf.load_op_library loaded is in the process's map
+
+
+def _mapped() -> list[str]:
+    with open("/proc/self/maps") as maps:
+        return sorted({line.split(maxsplit=5)[5].strip() for line in maps if line.rstrip().endswith(".so") and line.count("/")})
+
+
+def _uses_tensorflow(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"libtensorflow_framework.so" in file.read()
+    except OSError:
+        return False
+
+
+def _libraries() -> list[dict[str, Any]]:
+    """Those of the program's own travel as they are."""
+    found = []
+    for path in _mapped():
+        if "site-packages" in path or "dist-packages" in path or not _uses_tensorflow(path):
+            continue
+        with open(path, "rb") as file:
+            content = file.read()
+        environment.remember_libraries({hashlib.sha256(content).hexdigest()})
+        found.append({"path": path, "content": content})
+    return found
+
+
+def _op_packages() -> set[str]:
+    """Installed packages that bring ops (tensorflow_io, tensorflow_text): the worker imports them."""
+    packages = set()
+    for path in _mapped():
+        for root in ("site-packages", "dist-packages"):
+            _, found, inside = path.partition(root + os.sep)
+            package = inside.split(os.sep)[0]
+            if found and package not in ("tensorflow", "torch", "numpy") and package in sys.modules and _uses_tensorflow(path):
+                packages.add(package)
+    return packages
