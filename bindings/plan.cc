@@ -127,8 +127,8 @@ struct AttrToPython {
 
 nb::object FromAttr(const AttrValue& value) { return std::visit(AttrToPython{}, value); }
 
-// [(operator, inputs, attributes), …]: what an executor makes its programs of. Attributes of operators that are not code are left out: they may be large,
-// and strings that are not text.
+// [(operator, inputs, attributes), …]: what an executor makes its programs of. Attributes of operators that are not code are left out: they may be
+// large, and strings that are not text.
 nb::list Nodes(const Plan& plan) {
   nb::list out;
   for (const PlanNode& node : plan.nodes) {

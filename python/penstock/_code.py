@@ -24,7 +24,21 @@ SAMPLE = 8  # rows that a spec is inferred from
 PURE, PURE_IDENTITY, IMPURE = "pure", "pure identity", "impure"
 
 # Names by which a function shows that it draws at random (then it is seeded for each row), or looks at what differs from run to run.
-_RANDOM = {"random", "rand", "randn", "randint", "choice", "shuffle", "normal", "uniform", "permutation", "sample", "default_rng", "Generator", "transforms"}
+_RANDOM = {
+    "random",
+    "rand",
+    "randn",
+    "randint",
+    "choice",
+    "shuffle",
+    "normal",
+    "uniform",
+    "permutation",
+    "sample",
+    "default_rng",
+    "Generator",
+    "transforms",
+}
 _FLEETING = {"time", "time_ns", "perf_counter", "monotonic", "now", "today", "utcnow", "uuid1", "uuid4", "urandom", "secrets", "getpid", "environ"}
 
 
@@ -90,7 +104,7 @@ _INSTALLED = tuple({os.path.realpath(sysconfig.get_paths()[key]) + os.sep for ke
 
 def _is_local(name: str, module: Any) -> bool:
     path = getattr(module, "__file__", None)
-    if not isinstance(module, ModuleType) or not path or name == "__main__" or name.split(".")[0] in ("penstock", "cloudpickle"):
+    if not isinstance(module, ModuleType) or not path or name == "__main__" or name.split(".", maxsplit=1)[0] in ("penstock", "cloudpickle"):
         return False
     path = os.path.realpath(path)
     return path.endswith(".py") and not path.startswith(_INSTALLED) and "site-packages" not in path and "dist-packages" not in path
@@ -113,7 +127,7 @@ def modules_in(content: bytes) -> set[str]:
 
 
 def versions(modules: Iterable[str]) -> list[str]:
-    """"name==version" of those that are installed: what the worker's are compared with."""
+    """ "name==version" of those that are installed: what the worker's are compared with."""
     known = {module: environment.version_of(module) for module in modules if module not in ("penstock", "cloudpickle")}
     return sorted(f"{module}=={version}" for module, version in known.items() if version)
 

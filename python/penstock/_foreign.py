@@ -84,7 +84,6 @@ def function_plan(input: Dataset, op: str, fn: Callable[[Any], Any], spec: Any, 
 def _spec_of(input: Dataset, op: str, fn: Callable[[Any], Any], spec: Any) -> RowSpec:
     """What comes out of the function, seen by calling it here on the first rows."""
     from penstock import _code
-    from penstock._executor.specs import RowSpec
 
     if op == "filter":
         return _row_spec(input)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import _binary
@@ -56,12 +57,19 @@ class Cluster:
     """A dispatcher and workers that can be started and killed one by one. They meet at a Unix socket, so no port is taken."""
 
     def __init__(
-        self, workers: int, *, memory: str | None = None, directory: Path | None = None, token_file: Path | None = None, log: str = "info"
+        self,
+        workers: int,
+        *,
+        memory: str | None = None,
+        directory: Path | None = None,
+        token_file: Path | None = None,
+        log: str = "info",
+        worker_flags: Sequence[str] = (),
     ) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="penstock-"))
         self.address = f"unix:{self.directory / 'dispatcher.sock'}"
-        self._memory = ["--memory", memory] if memory else []
+        self._worker_flags = [*(["--memory", memory] if memory else []), *worker_flags]
         self._token = ["--token-file", str(token_file)] if token_file else []
         self._environment = {**_binary.environment(), "PENSTOCK_LOG": log}
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -76,7 +84,7 @@ class Cluster:
         self.dispatcher = self._start("dispatcher", "--listen", self.address, "--state-dir", state)
 
     def start_worker(self) -> None:
-        self.workers.append(self._start("worker", "--dispatcher", self.address, *self._memory))
+        self.workers.append(self._start("worker", "--dispatcher", self.address, *self._worker_flags))
 
     def wait_until_ready(self, within: float = 30.0) -> None:
         """Returns when all that were started serve."""

@@ -43,7 +43,8 @@ class Worker final : public Command {
     flags.Number("--cpus", &options_.cpus, "Threads that read; default one a core");
     flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over the socket even to consumers on this host");
-    flags.Switch("--allow-code", &options_.allow_code, "Run code that datasets carry (Python functions, torch datasets, tf.data graphs), in executors");
+    flags.Switch("--allow-code", &options_.allow_code,
+                 "Run code that datasets carry (Python functions, torch datasets, tf.data graphs), in executors");
     flags.Time("--code-timeout", &options_.code_timeout, "How long user code may take for its next rows; default 5min");
     flags.Bytes("--code-memory", &options_.code_memory, "What one executor may hold; default a share of what there is");
     flags.Time("--drain-timeout", &options_.drain_timeout, "How long open lanes may go on after SIGTERM; default 30s");

@@ -23,7 +23,12 @@ using std::chrono::milliseconds;
 class InlineReader final : public Reader {
  public:
   InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options, std::shared_ptr<CodeHost> code)
-      : pipeline_(std::move(pipeline)), code_(std::move(code)), options_(std::move(options)), batcher_(layout()), shelf_(Clock::System()), next_lane_(FirstLane()) {
+      : pipeline_(std::move(pipeline)),
+        code_(std::move(code)),
+        options_(std::move(options)),
+        batcher_(layout()),
+        shelf_(Clock::System()),
+        next_lane_(FirstLane()) {
     if (options_.job_name.empty()) options_.job_name = "inline";
     shelf_.Configure(layout(), epoch_);
     shelf_.SetLease({Duration::max()});

@@ -30,6 +30,7 @@ constexpr std::array kPenstockVariables = {
     Variable{"PENSTOCK_PROGRESS", "0 switches progress bars off"},
     Variable{"PENSTOCK_BIN", "the penstock executable that Python starts servers with"},
     Variable{"PENSTOCK_PYTHON", "the Python interpreter that executors run in"},
+    Variable{"PENSTOCK_PRELOAD", "modules that executors import first, divided by commas"},
 };
 
 constexpr std::array kPlatformVariables = {

@@ -24,9 +24,9 @@ struct CodeOpen {
   std::vector<uint32_t> nodes;  // of the plan, in the order in which rows pass them
   uint64_t seed = 0;            // of this pass
   LaneKey key;
-  uint32_t lane = 0;   // of a source that cuts itself: which part…
-  uint32_t lanes = 1;  // …of how many
-  Cursor from;         // rows before it are not wanted
+  uint32_t lane = 0;                  // of a source that cuts itself: which part…
+  uint32_t lanes = 1;                 // …of how many
+  Cursor from;                        // rows before it are not wanted
   std::shared_ptr<const Spec> input;  // of the rows that it is fed; null: it has a source
 };
 
@@ -43,13 +43,13 @@ struct CodeWant {
 struct CodeRows {
   uint64_t rows = 0;
   Cursor first;
-  Cursor end;                      // where the next begins; without rows: how far the program has come
-  bool has_cursors = false;        // rows were filtered or multiplied: the block has a buffer of their cursors, its first
-  std::vector<uint64_t> lengths;   // of the columns' buffers
-  bool hungry = false;             // no rows: it wants a block of input
-  bool ended = false;              // no rows, and none will come
-  bool again = false;              // no rows yet, and it works on: ask again
-  uint64_t held_bytes = 0;         // beyond the block
+  Cursor end;                     // where the next begins; without rows: how far the program has come
+  bool has_cursors = false;       // rows were filtered or multiplied: the block has a buffer of their cursors, its first
+  std::vector<uint64_t> lengths;  // of the columns' buffers
+  bool hungry = false;            // no rows: it wants a block of input
+  bool ended = false;             // no rows, and none will come
+  bool again = false;             // no rows yet, and it works on: ask again
+  uint64_t held_bytes = 0;        // beyond the block
 };
 
 // One lane of a program. One thread at a time. Errors: Executor (the code raised; the lane is over), Unavailable (the executor is gone; open it

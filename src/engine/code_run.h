@@ -12,11 +12,11 @@ namespace penstock::engine {
 // Consecutive code operators from `top` down.
 struct Program {
   explicit Program(const Node& top);
-  std::vector<uint32_t> nodes;    // of the plan, the lowest first
+  std::vector<uint32_t> nodes;  // of the plan, the lowest first
   const CodeTraits* source = nullptr;
   const Node* source_node = nullptr;
-  const Node* input = nullptr;    // native rows that it is fed; null: it has a source of its own
-  bool keeps_rows = true;         // no row of a cursor is missing or multiplied
+  const Node* input = nullptr;  // native rows that it is fed; null: it has a source of its own
+  bool keeps_rows = true;       // no row of a cursor is missing or multiplied
 };
 
 // plan.root is a code operator, and plan.context.code is set.

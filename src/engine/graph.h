@@ -21,8 +21,8 @@ struct Graph {
   std::string why_serial;            // "": lanes are cut
   Spec element_spec;                 // of a batch, where the plan batches
 
-  bool runs_code = false;            // some operator is not native
-  Purity purity = Purity::kPure;     // of all operators together
+  bool runs_code = false;         // some operator is not native
+  Purity purity = Purity::kPure;  // of all operators together
 
   bool serial() const { return !why_serial.empty(); }
 };

@@ -102,7 +102,8 @@ class CompiledPipeline final : public Pipeline {
       return Status(Code::kInvalid, ToString(request.key) + " does not exist: there are " + std::to_string(compiled.layout.lanes) + " lanes");
     }
     if (compiled.graph.runs_code && request.code == nullptr) {
-      return Status(Code::kPermission, "the dataset runs code (Python, torch, tf.data), and nothing here may run it; read it with penstock from Python");
+      return Status(Code::kPermission,
+                    "the dataset runs code (Python, torch, tf.data), and nothing here may run it; read it with penstock from Python");
     }
     const bool code_root = compiled.graph.root->op->code() != nullptr;
     if (request.from.child != 0 && !code_root)

@@ -23,10 +23,11 @@ StepResult NoRoom(const LaneRequest& request, const Status& status, Seq seq, uin
   if (status.code() == Code::kBusy) return Blocked{Waits::kBudget, bytes};
   if (status.code() != Code::kTooLarge) return InLane(request, status);
   const std::string what = rows == 1 ? "row " + std::to_string(seq) : "rows " + std::to_string(seq) + " to " + std::to_string(seq + rows - 1);
-  return InLane(request, Status(Code::kTooLarge, what + " take " + std::to_string(bytes) +
-                                                     " bytes, more than the memory budget allows; give --memory (or memory=) more: " + status.message())
-                             .With("seq", static_cast<int64_t>(seq))
-                             .With("bytes", static_cast<int64_t>(bytes)));
+  return InLane(request,
+                Status(Code::kTooLarge, what + " take " + std::to_string(bytes) +
+                                            " bytes, more than the memory budget allows; give --memory (or memory=) more: " + status.message())
+                    .With("seq", static_cast<int64_t>(seq))
+                    .With("bytes", static_cast<int64_t>(bytes)));
 }
 
 }  // namespace penstock::engine

@@ -28,11 +28,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr auto kLookEvery = milliseconds(50);      // at memory and at the time that a call takes
-constexpr auto kDumpWithin = milliseconds(500);    // for the stacks of a process that hangs
-constexpr auto kEndWithin = milliseconds(300);     // after the socket was closed; then it is killed
+constexpr auto kLookEvery = milliseconds(50);    // at memory and at the time that a call takes
+constexpr auto kDumpWithin = milliseconds(500);  // for the stacks of a process that hangs
+constexpr auto kEndWithin = milliseconds(300);   // after the socket was closed; then it is killed
 constexpr uint64_t kMaxAnswer = 64 * kMiB;
-constexpr size_t kHead = 2 * sizeof(uint32_t);     // of a message: lengths of text and bytes
+constexpr size_t kHead = 2 * sizeof(uint32_t);  // of a message: lengths of text and bytes
 
 // Memory that is the process's own: blocks in segments are the worker's.
 uint64_t OwnBytes(pid_t pid) {
@@ -120,8 +120,8 @@ class ExecutorProcess::State {
     return status;
   }
 
-  Result<std::string> Call(uint64_t id, const ExecutorMessage& message) {
-    Pending mine{.id = id};
+  Result<std::string> Call(uint64_t id, const ExecutorMessage& message, Duration within) {
+    Pending mine{.id = id, .within = within};
     {
       std::unique_lock sending(send_mutex_);
       {
@@ -161,6 +161,7 @@ class ExecutorProcess::State {
  private:
   struct Pending {
     uint64_t id = 0;
+    Duration within{};
     std::string answer{};
     bool answered = false;
     bool guilty = false;
@@ -215,13 +216,13 @@ class ExecutorProcess::State {
       return KillLocked("the executor held " + std::to_string(bytes) + " bytes, more than the " + std::to_string(options_.memory) +
                         " that one may; it was killed; start the worker with a larger --code-memory");
     }
-    if (pending_.empty() || Clock::System().Now() - head_since_ < options_.timeout) return;
+    if (pending_.empty() || Clock::System().Now() - head_since_ < pending_.front()->within) return;
+    const auto waited = std::chrono::duration_cast<milliseconds>(pending_.front()->within).count();
     lock.unlock();
     DumpStacks();
     lock.lock();
-    const auto seconds = std::chrono::duration<double>(options_.timeout).count();
-    KillLocked("the executor did not answer for " + std::to_string(static_cast<int64_t>(seconds * 10) / 10.0).substr(0, 6) +
-               " s and was killed; start the worker with a larger --code-timeout if that is how long the code takes");
+    KillLocked("the executor did not answer for " + std::to_string(waited) +
+               " ms and was killed; start the worker with a larger --code-timeout if that is how long the code takes");
   }
 
   // faulthandler writes them, without the interpreter's help.
@@ -274,9 +275,7 @@ class ExecutorProcess::State {
     return text;
   }
 
-  Status Gone(bool guilty) const {
-    return Status(Code::kUnavailable, why_).With("guilty", guilty ? "1" : "0").With("traceback", stacks_);
-  }
+  Status Gone(bool guilty) const { return Status(Code::kUnavailable, why_).With("guilty", guilty ? "1" : "0").With("traceback", stacks_); }
 
   const ExecutorOptions options_;
   Fd socket_;
@@ -302,7 +301,7 @@ Result<std::shared_ptr<ExecutorProcess>> ExecutorProcess::Start(const ExecutorOp
 
 ExecutorProcess::ExecutorProcess(std::unique_ptr<State> state) : state_(std::move(state)) {}
 ExecutorProcess::~ExecutorProcess() = default;
-Result<std::string> ExecutorProcess::Call(uint64_t id, const ExecutorMessage& message) { return state_->Call(id, message); }
+Result<std::string> ExecutorProcess::Call(uint64_t id, const ExecutorMessage& message, Duration within) { return state_->Call(id, message, within); }
 void ExecutorProcess::Tell(const ExecutorMessage& message) { state_->Tell(message); }
 bool ExecutorProcess::alive() const { return state_->alive(); }
 void ExecutorProcess::Kill() { state_->Kill("the executor was ended"); }

@@ -1,7 +1,8 @@
 // One executor: a child process that runs user code, and what watches over it.
 //
-// It is spawned, never forked, talks over a socket pair, and ends when that ends. A thread of its own reads its answers, and kills it when a call takes
-// too long (after its stacks were written down) or it holds too much memory. Whatever it does, it costs its calls an error and nobody else anything.
+// It is spawned, never forked, talks over a socket pair, and ends when that ends. A thread of its own reads its answers, and kills it when a call
+// takes too long (after its stacks were written down) or it holds too much memory. Whatever it does, it costs its calls an error and nobody else
+// anything.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace penstock::worker {
 
 struct ExecutorOptions {
   std::string python;      // the interpreter; "": PENSTOCK_PYTHON, else python3
-  Duration timeout{};      // for one call
+  Duration timeout{};      // for one call of user code
   uint64_t memory = 0;     // bytes that one executor may hold for itself
   uint32_t processes = 1;  // a job
   std::string worker;      // its name, for errors
@@ -36,9 +37,10 @@ class ExecutorProcess {
   ~ExecutorProcess();  // ends it
   ExecutorProcess(const ExecutorProcess&) = delete;
 
-  // Waits for the answer, which is JSON. `id` is in the message, is not 0, and not used twice. Any thread; the child works on calls in the order given.
-  // Unavailable: it is gone, and why; detail "guilty" is "1" where it was working on this call, "traceback" the stacks it left.
-  Result<std::string> Call(uint64_t id, const ExecutorMessage& message);
+  // Waits for the answer, which is JSON. `id` is in the message, is not 0, and not used twice. Any thread; the child works on calls in the order
+  // given. Unavailable: it is gone, and why; detail "guilty" is "1" where it was working on this call, "traceback" the stacks it left.
+  // When it works on this call for longer than `within` it is killed.
+  Result<std::string> Call(uint64_t id, const ExecutorMessage& message, Duration within);
   // Says something that is not answered. Nothing happens where it is gone.
   void Tell(const ExecutorMessage& message);
   bool alive() const;

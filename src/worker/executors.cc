@@ -9,6 +9,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr Duration kLoadWithin = std::chrono::minutes(5);  // libraries of a plan, on a busy machine
+
 // What the child answers is somebody else's code's: a field that is missing or of another kind is an error, never an exception.
 template <class T>
 Result<T> Field(const Json& json, const char* name) {
@@ -30,7 +32,9 @@ void Add(Status& status, const std::string& name, const std::string& value) { st
 Status ToStatus(const Json& error) {
   const std::string message = error.is_object() ? error.value("message", "") : std::string();
   const std::string code = error.is_object() ? error.value("code", "") : std::string();
-  Status status(code == "Mismatch" ? Code::kMismatch : code == "Invalid" ? Code::kInvalid : Code::kExecutor,
+  Status status(code == "Mismatch"  ? Code::kMismatch
+                : code == "Invalid" ? Code::kInvalid
+                                    : Code::kExecutor,
                 message.empty() ? "the executor failed and did not say why" : message);
   if (!error.is_object() || !error.contains("details") || !error["details"].is_object()) return status;
   for (const auto& [name, value] : error["details"].items()) {
@@ -96,14 +100,14 @@ class JobExecutors::Executor {
  public:
   Executor(std::shared_ptr<ExecutorProcess> process, std::shared_ptr<SegmentTable> table) : process_(std::move(process)), table_(std::move(table)) {}
 
-  Result<Json> Ask(Json message, std::string_view bytes = {}, const Extent* extent = nullptr) {
+  Result<Json> Ask(Json message, Duration within, std::string_view bytes = {}, const Extent* extent = nullptr) {
     const uint64_t id = next_id_++;
     message["id"] = id;
     ExecutorMessage call{.text = {}, .bytes = bytes};
     std::shared_ptr<Segment> segment;
     if (extent != nullptr) PENSTOCK_TRY(Show(*extent, message, call, segment));
     call.text = message.dump();
-    PENSTOCK_ASSIGN(const std::string answer, process_->Call(id, call));
+    PENSTOCK_ASSIGN(const std::string answer, process_->Call(id, call, within));
     return Parse(answer);
   }
   void Close(uint64_t lane) { process_->Tell({.text = Json{{"id", 0}, {"op", "close"}, {"lane", lane}}.dump()}); }
@@ -158,9 +162,9 @@ class JobExecutors::Lane final : public CodeLane {
   }
 
   Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over) override {
-    Json message{{"op", "fill"},           {"lane", number_},           {"target", want.target}, {"cap", want.cap},
-                 {"group", want.group_rows}, {"phase", want.phase}, {"to", want.to},         {"input_over", input_over}};
-    auto answer = executor_->Ask(std::move(message), {}, input);
+    Json message{{"op", "fill"},        {"lane", number_}, {"target", want.target},   {"cap", want.cap}, {"group", want.group_rows},
+                 {"phase", want.phase}, {"to", want.to},   {"input_over", input_over}};
+    auto answer = executor_->Ask(std::move(message), host_->options_.timeout, {}, input);
     if (!answer.ok()) return host_->Explain(answer.status(), open_);
     auto rows = ToRows(*answer);
     if (!rows.ok()) return host_->Explain(rows.status(), open_);
@@ -171,7 +175,7 @@ class JobExecutors::Lane final : public CodeLane {
   Status Write(std::span<const BufferPlace> places, const Extent& block) override {
     Json message{{"op", "write"}, {"lane", number_}, {"places", Json::array()}};
     for (const BufferPlace& place : places) message["places"].push_back({place.offset, place.length});
-    const auto answer = executor_->Ask(std::move(message), {}, &block);
+    const auto answer = executor_->Ask(std::move(message), host_->options_.timeout, {}, &block);
     return answer.ok() ? Status() : host_->Explain(answer.status(), open_);
   }
 
@@ -201,7 +205,7 @@ Result<std::unique_ptr<CodeLane>> JobExecutors::Open(const CodeOpen& open) {
                {"from_seq", open.from.seq},
                {"from_child", open.from.child}};
   if (open.input != nullptr) message["input"] = ToJson(*open.input);
-  const auto answer = executor->Ask(std::move(message));
+  const auto answer = executor->Ask(std::move(message), kLoadWithin);
   if (!answer.ok()) return Explain(answer.status(), open);
   return std::unique_ptr<CodeLane>(std::move(lane));
 }
@@ -215,7 +219,7 @@ Result<std::shared_ptr<JobExecutors::Executor>> JobExecutors::Choose() {
   if (least != executors_.end() && ((*least)->lanes == 0 || executors_.size() >= options_.processes)) return *least;
   PENSTOCK_ASSIGN(auto process, ExecutorProcess::Start(options_));
   auto executor = std::make_shared<Executor>(std::move(process), table_);
-  const auto answer = executor->Ask(Json{{"op", "plan"}}, plan_);
+  const auto answer = executor->Ask(Json{{"op", "plan"}}, kLoadWithin, plan_);
   if (!answer.ok()) return answer.status();
   executors_.push_back(executor);
   return executor;

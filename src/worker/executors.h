@@ -15,7 +15,8 @@
 
 namespace penstock::worker {
 
-// Lanes are spread over up to options.processes executors, which are started when lanes need them; a dead one is replaced at the next open. Any thread.
+// Lanes are spread over up to options.processes executors, which are started when lanes need them; a dead one is replaced at the next open. Any
+// thread.
 class JobExecutors final : public CodeHost, public std::enable_shared_from_this<JobExecutors> {
  public:
   // `table` knows the segments that blocks are written into.

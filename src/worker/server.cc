@@ -108,8 +108,7 @@ class WorkerServer::Impl {
   Shell::CodeRules Code() const {
     const uint32_t cores = options_.cpus == 0 ? CoreCount() : options_.cpus;
     const uint64_t memory = options_.code_memory > 0 ? options_.code_memory : std::max(DefaultMemory() / 2 / cores, kLeastCodeMemory);
-    return {options_.allow_code,
-            {.python = {}, .timeout = options_.code_timeout, .memory = memory, .processes = cores, .worker = HostAndPid()}};
+    return {options_.allow_code, {.python = {}, .timeout = options_.code_timeout, .memory = memory, .processes = cores, .worker = HostAndPid()}};
   }
 
   Status ListenOn(const std::string& address, std::shared_ptr<SegmentTable> segments) {

@@ -24,10 +24,10 @@ class WorkerServer {
     uint64_t memory = 0;    // bytes of blocks and operators' state
     uint32_t cpus = 0;      // threads of the pool; 0: as many as there are
     std::string token;
-    bool shm = true;  // lend blocks to consumers on this host
-    bool allow_code = false;                              // run user code of plans, in executors
-    Duration code_timeout = std::chrono::minutes(5);      // for user code to give the next rows
-    uint64_t code_memory = 0;                             // bytes of one executor; 0: a share of what blocks leave
+    bool shm = true;                                  // lend blocks to consumers on this host
+    bool allow_code = false;                          // run user code of plans, in executors
+    Duration code_timeout = std::chrono::minutes(5);  // for user code to give the next rows
+    uint64_t code_memory = 0;                         // bytes of one executor; 0: a share of what blocks leave
     Duration drain_timeout = std::chrono::seconds(30);
     Duration exit_when_done{0};  // drains when the dispatcher says that all is done, or is away for so long and no lane is open
     Duration start_timeout = std::chrono::seconds(30);  // for the dispatcher to be there

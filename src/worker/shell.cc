@@ -19,9 +19,10 @@ constexpr uint32_t kCallsOut = 2;  // an executor: it finds the next when it has
 
 Status CheckCode(const Pipeline& pipeline, bool allowed) {
   if (allowed || !pipeline.runs_code()) return {};
-  return Status(Code::kPermission,
-                "the dataset runs code (Python functions, torch datasets or tf.data graphs), and this worker does not; start workers with --allow-code "
-                "where you trust everyone who can reach them (`penstock local` allows it)");
+  return Status(
+      Code::kPermission,
+      "the dataset runs code (Python functions, torch datasets or tf.data graphs), and this worker does not; start workers with --allow-code "
+      "where you trust everyone who can reach them (`penstock local` allows it)");
 }
 
 Result<std::shared_ptr<const Pipeline>> CompileJob(const msg::JobReply& reply, bool allow_code) {

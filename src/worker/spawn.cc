@@ -23,15 +23,15 @@ constexpr std::array kSecrets = {"PENSTOCK_TOKEN=", "PENSTOCK_TOKEN_FILE=", "PEN
 
 // There is an executor a core: libraries that start a thread a core would make the square of it.
 constexpr std::array<std::pair<const char*, const char*>, 8> kDefaults = {{{"OMP_NUM_THREADS", "1"},
-                                                                          {"OPENBLAS_NUM_THREADS", "1"},
-                                                                          {"MKL_NUM_THREADS", "1"},
-                                                                          {"TF_NUM_INTRAOP_THREADS", "1"},
-                                                                          {"TF_NUM_INTEROP_THREADS", "1"},
-                                                                          {"TF_CPP_MIN_LOG_LEVEL", "2"},
-                                                                          {"CUDA_VISIBLE_DEVICES", "-1"},
-                                                                          {"PYTHONUNBUFFERED", "1"}}};
+                                                                           {"OPENBLAS_NUM_THREADS", "1"},
+                                                                           {"MKL_NUM_THREADS", "1"},
+                                                                           {"TF_NUM_INTRAOP_THREADS", "1"},
+                                                                           {"TF_NUM_INTEROP_THREADS", "1"},
+                                                                           {"TF_CPP_MIN_LOG_LEVEL", "2"},
+                                                                           {"CUDA_VISIBLE_DEVICES", "-1"},
+                                                                           {"PYTHONUNBUFFERED", "1"}}};
 
-std::vector<std::string> Environment(uint64_t memory) {
+std::vector<std::string> Environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text(*variable);
@@ -41,7 +41,6 @@ std::vector<std::string> Environment(uint64_t memory) {
   for (const auto& [name, value] : kDefaults) {
     if (std::getenv(name) == nullptr) variables.push_back(std::string(name) + "=" + value);
   }
-  variables.push_back("PENSTOCK_EXECUTOR_MEMORY=" + std::to_string(memory));
   return variables;
 }
 
@@ -91,8 +90,8 @@ Result<pid_t> SpawnExecutor(const std::string& python, int socket, int dump, uin
   posix_spawn_file_actions_adddup2(&plan.actions, high_socket.get(), kExecutorSocket);
   posix_spawn_file_actions_adddup2(&plan.actions, high_dump.get(), kExecutorDump);
   posix_spawn_file_actions_addclosefrom_np(&plan.actions, kExecutorDump + 1);
-  std::vector<std::string> command{Interpreter(python), "-m", "penstock._executor"};
-  std::vector<std::string> variables = Environment(memory);
+  std::vector<std::string> command{Interpreter(python), "-m", "penstock._executor", std::to_string(memory)};
+  std::vector<std::string> variables = Environment();
   std::vector<char*> argv = Pointers(command);
   std::vector<char*> env = Pointers(variables);
   pid_t pid = 0;

@@ -13,8 +13,8 @@ namespace penstock::worker {
 inline constexpr int kExecutorSocket = 3;
 inline constexpr int kExecutorDump = 4;  // where stacks are written when it dies or is asked for them
 
-// `python -m penstock._executor` with these two descriptors, a process group of its own, and an environment without secrets, with one thread a library
-// unless that says otherwise. posix_spawn: a fork of a process with threads is never safe.
+// `python -m penstock._executor MEMORY` with these two descriptors, a process group of its own, and an environment without secrets, with one thread a
+// library unless that says otherwise. posix_spawn: a fork of a process with threads is never safe.
 Result<pid_t> SpawnExecutor(const std::string& python, int socket, int dump, uint64_t memory);
 
 }  // namespace penstock::worker

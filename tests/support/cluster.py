@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from penstock._processes import Cluster
 class TestCluster(Cluster):
     __test__ = False
 
-    def __init__(self, directory: Path, workers: int, memory: str | None = None, token_file: Path | None = None) -> None:
-        super().__init__(workers, memory=memory, directory=directory, token_file=token_file, log="debug")
+    def __init__(
+        self, directory: Path, workers: int, memory: str | None = None, token_file: Path | None = None, worker_flags: Sequence[str] = ()
+    ) -> None:
+        super().__init__(workers, memory=memory, directory=directory, token_file=token_file, log="debug", worker_flags=worker_flags)
         self.wait_until_ready()
 
     def connect(self, **options: Any) -> penstock.Service:

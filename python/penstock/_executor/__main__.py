@@ -15,6 +15,7 @@ import struct
 import sys
 from typing import Any
 
+from penstock._executor import environment
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.runner import Runner
 
@@ -25,8 +26,9 @@ MAX_DESCRIPTORS = 4
 
 
 class Executor:
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, memory: int) -> None:
         self.connection = connection
+        self.memory = memory
         self.runner: Runner | None = None
         self.segments: dict[int, memoryview] = {}
 
@@ -58,7 +60,9 @@ class Executor:
         assert self.runner is not None
         if op == "open":
             self.runner.open(call["lane"], call)
-            limit_memory()  # now that libraries are loaded
+            if self.memory:
+                limit_memory(self.memory)  # now that libraries are loaded
+                self.memory = 0
         elif op == "fill":
             return self.runner.fill(call["lane"], call, self._extent(call), call["input_over"])
         elif op == "write":
@@ -111,16 +115,8 @@ class Executor:
         return body
 
 
-_limited = False
-
-
-def limit_memory() -> None:
+def limit_memory(allowed: int) -> None:
     """So that code which wants too much gets a MemoryError where it asks for it; the worker watches what is used."""
-    global _limited  # noqa: PLW0603
-    allowed = int(os.environ.get("PENSTOCK_EXECUTOR_MEMORY", "0"))
-    if _limited or allowed <= 0:
-        return
-    _limited = True
     with open("/proc/self/status") as status:
         used = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmData"))
     resource.setrlimit(resource.RLIMIT_DATA, (used + allowed, resource.RLIM_INFINITY))
@@ -131,8 +127,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(file=DUMP, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=DUMP, all_threads=True)
+    environment.in_executor = True
+    memory = int(sys.argv[1])
     sys.argv = ["penstock-executor"]
-    Executor(socket.socket(fileno=SOCKET)).serve()
+    Executor(socket.socket(fileno=SOCKET), memory).serve()
     # User code's threads and exit handlers have no say in it.
     sys.stdout.flush()
     os._exit(0)

@@ -36,7 +36,9 @@ class _Leaf:
     def misfit(self, what: str) -> CodeError:
         name = self.column.name or "the row"
         dims = ", ".join("ragged" if d == RAGGED else str(d) for d in self.column.shape)
-        return CodeError(f"{name} should be {self.column.dtype}[{dims}], but is {what}; give spec= if rows differ in ways the first ones did not show")
+        return CodeError(
+            f"{name} should be {self.column.dtype}[{dims}], but is {what}; give spec= if rows differ in ways the first ones did not show"
+        )
 
     def cast(self, value: Any) -> Any:
         """As an array of the column's dtype; only where no value changes its kind."""

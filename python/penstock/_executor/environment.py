@@ -14,6 +14,8 @@ from typing import Any
 
 from penstock._executor.failures import CodeError, from_exception
 
+in_executor = False  # else in a program of the user's own, whose settings are its own
+
 
 def python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -51,7 +53,7 @@ def check(nodes: list[tuple[str, list[int], dict[str, Any]]]) -> None:
                 )
             if found != wanted:
                 raise CodeError(
-                    f"the dataset's {op} was made with {module} {wanted}, but the worker has {found} ({sys.executable}); install the same version there",
+                    f"the dataset's {op} was made with {module} {wanted}, but the worker has {found} ({sys.executable}); install the same there",
                     code="Mismatch",
                 )
 

@@ -36,6 +36,6 @@ def from_exception(error: BaseException, doing: str, seq: int | None) -> CodeErr
     if theirs:
         details |= {"file": theirs[-1].filename, "line": str(theirs[-1].lineno), "function": theirs[-1].name}
     where = f" at {details['file']}:{details['line']}" if theirs else ""
-    said = str(error) or ("out of memory; start the worker with a larger --code-memory" if isinstance(error, MemoryError) else "")
+    said = f"{error}; start the worker with a larger --code-memory" if isinstance(error, MemoryError) else str(error)
     row = "" if seq is None else f" on row {seq}"
     return CodeError(f"{doing} raised {type(error).__name__}{row}{where}: {said}", **details)

@@ -50,6 +50,7 @@ class Lane:
         self.key = seeds.Key(open["seed"], open["epoch"], open["replica"], open["ordinal"])
         self.first = (open["from_seq"], open["from_child"])
         self.rows = Collator(program.spec, program.keeps_rows)
+        self.reached = self.first  # what was written ends here: a block begins where the last one ended, though rows were filtered between
         self.next_seq = open["from_seq"]  # of the source row to take next
         self.ended = False
         self.error: CodeError | None = None
@@ -69,6 +70,7 @@ class Lane:
     def write(self, places: list[list[int]], block: memoryview) -> None:
         assert self.told is not None
         self.rows.write(self.told["rows"], [block[offset : offset + length] for offset, length in places])
+        self.reached = (self.told["end_seq"], self.told["end_child"])
         self.told = None
 
     def _take(self, block: memoryview) -> None:
@@ -86,14 +88,13 @@ class Lane:
             if self._complete(want, waited):
                 return self._tell(want, over=waited >= ANSWER_AFTER)
             if self.error is not None or self.ended or self.next_seq >= want["to"]:
-                return self._finish(want)
+                return self._finish(want, over=self.ended)
             if waited >= ANSWER_AFTER:
                 return self._answer(again=True)
             got = self._advance(self._quantum(want))
             if got == 0 and self.program.source is None and self.error is None:
-                if not input_over:
-                    return self._answer(hungry=True)
-                self.ended = True
+                # The input's end may be that of a range, and more may follow.
+                return self._finish(want, over=True) if input_over else self._answer(hungry=True)
 
     def _complete(self, want: dict[str, Any], waited: float) -> bool:
         if not len(self.rows):
@@ -103,8 +104,8 @@ class Lane:
         return self._groups(want) > 0 and (self.rows.bytes >= want["target"] or waited >= SEND_AFTER)
 
     def _groups(self, want: dict[str, Any]) -> int:
-        end: int = want["phase"] + len(self.rows)
-        return max(end - end % int(want["group"]) - int(want["phase"]), 0)
+        end = want["phase"] + len(self.rows)
+        return int(max(end - end % want["group"] - want["phase"], 0))
 
     def _quantum(self, want: dict[str, Any]) -> int:
         """Rows to take next: about what is missing to the target, by the size of rows so far."""
@@ -162,12 +163,12 @@ class Lane:
 
     # ---- answers
 
-    def _finish(self, want: dict[str, Any]) -> dict[str, Any]:
+    def _finish(self, want: dict[str, Any], over: bool) -> dict[str, Any]:
         if len(self.rows):
             return self._tell(want, over=True)
         if self.error is not None:
             raise self.error
-        return self._answer(ended=self.ended)
+        return self._answer(ended=over)
 
     def _answer(self, **flags: bool) -> dict[str, Any]:
         cursor = max((self.next_seq, 0), self.first)
@@ -185,8 +186,8 @@ class Lane:
         end = cursors[rows] if rows < len(cursors) else _after(cursors[-1], (self.next_seq, 0), self.program.keeps_rows)
         return {
             "rows": rows,
-            "first_seq": cursors[0][0],
-            "first_child": cursors[0][1],
+            "first_seq": self.reached[0],
+            "first_child": self.reached[1],
             "end_seq": end[0],
             "end_child": end[1],
             "has_cursors": not self.program.keeps_rows,

@@ -110,7 +110,9 @@ def _infer_column(name: str, values: Sequence[Any]) -> Column:
         if other != dtype:
             raise CodeError(f"{name or 'the row'} is {dtype} in one row and {other} in another; give spec=", code="Invalid")
         if len(other_shape) != len(shape):
-            raise CodeError(f"{name or 'the row'} has {len(shape)} dimensions in one row and {len(other_shape)} in another; give spec=", code="Invalid")
+            raise CodeError(
+                f"{name or 'the row'} has {len(shape)} dimensions in one row and {len(other_shape)} in another; give spec=", code="Invalid"
+            )
         shape = tuple(a if a == b else RAGGED for a, b in zip(shape, other_shape))
     return Column(name, dtype, shape)
 

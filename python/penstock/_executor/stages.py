@@ -174,6 +174,6 @@ def unstack(spec: RowSpec, columns: Any, rows: int) -> Iterator[Any]:
     for column, leaf in zip(spec.columns, leaves):
         if len(leaf) != rows:
             raise CodeError(
-                f"map_batch returned {len(leaf)} rows in {column.name or 'its column'} for {rows}: it must keep rows; use flat_map to make more or fewer"
+                f"map_batch returned {len(leaf)} rows in {column.name or 'its column'} for {rows}: it must keep rows; flat_map makes more or fewer"
             )
     return (spec.build(row) for row in zip(*leaves))

@@ -154,9 +154,8 @@ def to_element(row: Any, spec: Any) -> Any:
     if isinstance(spec, tf.SparseTensorSpec):
         return tf.SparseTensor(row["indices"], _tensor(row["values"], spec.dtype), row["dense_shape"])
     if isinstance(spec, tf.OptionalSpec):
-        if not bool(row["has_value"]):
-            return tf.experimental.Optional.empty(_value_spec(spec))
-        return tf.experimental.Optional.from_value(to_element(row["value"], _value_spec(spec)))
+        has, inner = bool(row["has_value"]), _value_spec(spec)
+        return tf.experimental.Optional.from_value(to_element(row["value"], inner)) if has else tf.experimental.Optional.empty(inner)
     if isinstance(spec, tf.RaggedTensorSpec):
         return _to_ragged(row, spec)
     return _tensor(_dense(row), spec.dtype)
@@ -188,7 +187,9 @@ def _to_ragged(value: Any, spec: Any) -> Any:
 
     shape = spec._shape.as_list()
     if not isinstance(value, Ragged):  # one row of a column: an array, where the only ragged dimension is the first
-        return tf.RaggedTensor.from_tensor(_tensor(value, spec.dtype), ragged_rank=spec.ragged_rank) if spec.ragged_rank else _tensor(value, spec.dtype)
+        return (
+            tf.RaggedTensor.from_tensor(_tensor(value, spec.dtype), ragged_rank=spec.ragged_rank) if spec.ragged_rank else _tensor(value, spec.dtype)
+        )
     splits: Iterator[Any] = iter(value.offsets)
     nested = []
     rows = len(value)
@@ -198,7 +199,7 @@ def _to_ragged(value: Any, spec: Any) -> Any:
         else:
             nested.append(np.arange(rows + 1, dtype=np.int64) * dimension)
         rows = int(nested[-1][-1])
-    inner = [d for d in shape[spec.ragged_rank + 1 :]]
+    inner = shape[spec.ragged_rank + 1 :]
     values = _tensor(value.values, spec.dtype)
     if None not in inner:
         values = tf.reshape(values, [rows, *inner])

@@ -20,10 +20,26 @@ _SEED_INPUTS = {
 }
 _RANDOM_OPS = {
     *("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "RandomGamma", "RandomPoissonV2"),
-    *("Multinomial", "ParameterizedTruncatedNormal", "SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", "RandomCrop", "LogUniformCandidateSampler"),
+    *(
+        "Multinomial",
+        "ParameterizedTruncatedNormal",
+        "SampleDistortedBoundingBox",
+        "SampleDistortedBoundingBoxV2",
+        "RandomCrop",
+        "LogUniformCandidateSampler",
+    ),
 }
 _PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
-_READERS = {"TFRecordDataset", "TFRecordDatasetV2", "TextLineDataset", "FixedLengthRecordDataset", "FixedLengthRecordDatasetV2", "CSVDataset", "CSVDatasetV2", "SSTableDataset"}
+_READERS = {
+    "TFRecordDataset",
+    "TFRecordDatasetV2",
+    "TextLineDataset",
+    "FixedLengthRecordDataset",
+    "FixedLengthRecordDatasetV2",
+    "CSVDataset",
+    "CSVDatasetV2",
+    "SSTableDataset",
+}
 _DT_STRING = 7
 _MAX_SEED = (1 << 62) - 1
 
@@ -72,7 +88,9 @@ def purity_of(graph: Any) -> str:
     ops = {node.op for _, nodes in scopes(graph) for node in nodes}
     if not ops & (_RANDOM_OPS | _PYTHON_OPS):
         return "pure"
-    filters = {function for _, nodes in scopes(graph) for node in nodes if node.op == "FilterDataset" for function in [node.attr["predicate"].func.name]}
+    filters = {
+        function for _, nodes in scopes(graph) for node in nodes if node.op == "FilterDataset" for function in [node.attr["predicate"].func.name]
+    }
     for name, nodes in scopes(graph):
         if name in filters and any(node.op in _RANDOM_OPS | _PYTHON_OPS for node in nodes):
             return "impure"
@@ -115,7 +133,7 @@ def with_seeds(content: bytes, key: Key) -> bytes:
                 node.attr["seed"].i = key.derive(ordinal, 1) & _MAX_SEED
                 node.attr["seed2"].i = key.derive(ordinal, 2) & _MAX_SEED
                 changed = True
-    return graph.SerializeToString() if changed else content  # type: ignore[no-any-return]
+    return graph.SerializeToString() if changed else content
 
 
 def _seed_dataset(node: Any, nodes: Any, constants: dict[str, Any], key: Key, ordinal: int) -> bool:
@@ -142,7 +160,7 @@ def _constants(nodes: Any) -> dict[str, Any]:
 
 
 def _base(name: str) -> str:
-    return name.split(":")[0]
+    return name.split(":", maxsplit=1)[0]
 
 
 def _seeds_of(node: Any, constants: dict[str, Any]) -> tuple[int, int] | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock._executor import tf_elements, tf_rewrites
+from penstock._executor import environment, tf_elements, tf_rewrites
 
 if TYPE_CHECKING:
     from penstock._executor.stages import Part
@@ -65,15 +66,10 @@ def _register_functions(functions: dict[str, Any]) -> None:
 
 
 def _one_thread() -> None:
-    """There is an executor a core. Only before TensorFlow has begun to work; in a program of the user's own (`inline`) it may have."""
-    import os
-
+    """There is an executor a core. Only before TensorFlow has begun to work: a function that was loaded before may have had it work."""
     import tensorflow as tf
 
-    if "PENSTOCK_EXECUTOR_MEMORY" not in os.environ:
-        return
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-    except RuntimeError:
-        pass
+    if environment.in_executor:
+        with suppress(RuntimeError):
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(1)

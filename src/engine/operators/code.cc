@@ -78,7 +78,8 @@ MadeOperator MakeCode(const PlanNode& node, Kind kind) {
   PENSTOCK_ASSIGN(std::vector<std::string> notes, attrs.Strings("notes", {}));
   PENSTOCK_TRY(ReadRest(attrs));
   PENSTOCK_TRY(attrs.Done());
-  return std::unique_ptr<Operator>(std::make_unique<CodeOperator>(std::move(spec), traits, kind == Kind::kOnBatches, std::move(label), std::move(notes)));
+  return std::unique_ptr<Operator>(
+      std::make_unique<CodeOperator>(std::move(spec), traits, kind == Kind::kOnBatches, std::move(label), std::move(notes)));
 }
 
 }  // namespace
