@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
@@ -48,14 +49,37 @@ class PyReader {
     return nb::cast(std::move(*value));
   }
 
-  // Of the newest batch that has, or had, memory there: memory is used again.
   nb::list PiecesAt(uint64_t address) const {
-    for (auto known = recent_.rbegin(); known != recent_.rend(); ++known) {
-      for (const auto& [begin, end] : known->memory) {
-        if (begin <= address && address < end) return PiecesToPython(known->pieces);
-      }
+    const Known* known = Find(address);
+    return known == nullptr ? nb::list() : PiecesToPython(known->pieces);
+  }
+
+  // (generation, step) of the batch, or of the row where rows are handed out one by one; None where no batch has memory there.
+  nb::object TagAt(uint64_t address) const {
+    const Known* known = Find(address);
+    if (known == nullptr) return nb::none();
+    uint64_t step = known->tag.step;
+    for (const auto& [begin, end] : known->memory) {
+      const bool rows_alone = reader_->layout().batch == 0 && begin <= address && address < end;
+      if (rows_alone) step -= known->rows - 1 - (address - begin) / ((end - begin) / known->rows);
     }
-    return {};
+    return nb::make_tuple(Raw(known->tag.generation), step);
+  }
+
+  std::string State(std::optional<std::pair<uint32_t, uint64_t>> at, uint64_t behind, bool rank, double timeout) {
+    StateOptions options;
+    if (at) options.at = BatchTag{Generation{at->first}, at->second};
+    options.behind = behind;
+    options.scope = rank ? StateOptions::Scope::kRank : StateOptions::Scope::kJob;
+    options.timeout = Milliseconds(timeout);
+    return Unwrap(Interruptible([reader = reader_, options] { return reader->State(options); }));
+  }
+
+  void Restore(std::string state) {
+    Unwrap(Interruptible([reader = reader_, state = std::move(state)]() -> Result<bool> {
+      PENSTOCK_TRY(reader->Restore(state));
+      return true;
+    }));
   }
 
   bool StartEpoch() {
@@ -91,8 +115,20 @@ class PyReader {
   struct Known {
     std::vector<std::pair<uint64_t, uint64_t>> memory;
     std::vector<Piece> pieces;
+    uint64_t rows = 0;
+    BatchTag tag;
   };
   static constexpr size_t kRecent = 64;
+
+  // The newest batch that has, or had, memory there: memory is used again.
+  const Known* Find(uint64_t address) const {
+    for (auto known = recent_.rbegin(); known != recent_.rend(); ++known) {
+      for (const auto& [begin, end] : known->memory) {
+        if (begin <= address && address < end) return &*known;
+      }
+    }
+    return nullptr;
+  }
 
   Result<std::optional<Batch>> Wait() {
     nb::gil_scoped_release release;
@@ -100,7 +136,7 @@ class PyReader {
   }
 
   void Remember(const Batch& batch) {
-    Known known{.memory = {}, .pieces = batch.pieces()};
+    Known known{.memory = {}, .pieces = batch.pieces(), .rows = batch.rows(), .tag = batch.tag()};
     for (size_t i = 0; i < batch.column_count(); ++i) {
       std::span<const std::byte> values = batch.column(i).values();
       auto begin = reinterpret_cast<uintptr_t>(values.data());
@@ -126,6 +162,10 @@ ReadOptions ToReadOptions(nb::dict values) {
   options.consumers = nb::cast<uint32_t>(values["consumers"]);
   options.memory = nb::cast<uint64_t>(values["memory"]);
   options.stall_timeout = Milliseconds(nb::cast<double>(values["stall_timeout"]));
+  options.places = nb::cast<uint32_t>(values["places"]);
+  options.on_restart = Unwrap(OnRestartFromName(nb::cast<std::string>(values["on_restart"])));
+  options.on_death = Unwrap(OnDeathFromName(nb::cast<std::string>(values["on_death"])));
+  options.attempt = nb::cast<uint64_t>(values["attempt"]);
   return options;
 }
 
@@ -161,6 +201,9 @@ void BindClient(nb::module_& m) {
       .def("close", &PyReader::Close)
       .def("stats", &PyReader::Stats)
       .def("pieces_at", &PyReader::PiecesAt, nb::arg("address"))
+      .def("tag_at", &PyReader::TagAt, nb::arg("address"))
+      .def("state", &PyReader::State, nb::arg("at").none(), nb::arg("behind"), nb::arg("rank"), nb::arg("timeout"))
+      .def("restore", &PyReader::Restore, nb::arg("state"))
       .def_prop_ro("epoch", [](const PyReader& self) { return Raw(self.reader().epoch()); })
       .def_prop_ro("job_name", [](const PyReader& self) { return self.reader().job_name(); })
       .def_prop_ro("batch", [](const PyReader& self) { return self.reader().layout().batch; })

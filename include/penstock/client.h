@@ -49,6 +49,25 @@ struct ReadOptions {
   uint32_t consumers = 0;                            // 0: not declared
   uint64_t memory = 256ULL << 20;                    // of blocks held by this reader
   std::chrono::milliseconds stall_timeout{600'000};  // Next() gives up with Stalled, saying what it waits for
+  uint32_t places = 0;                               // strict: of the ring; 0: as many as consumers
+  OnRestart on_restart = OnRestart::kError;          // an earlier start of this consumer delivered rows, and nothing is restored
+  OnDeath on_death = OnDeath::kAuto;
+  uint64_t attempt = 0;  // of the launcher: how often it started the ranks anew
+};
+
+// Where a batch stands: how many batches this reader had with it (rows, where it gets rows one by one), since the job was last restored.
+struct BatchTag {
+  Generation generation{};
+  uint64_t step = 0;
+  friend bool operator==(const BatchTag&, const BatchTag&) = default;
+};
+
+struct StateOptions {
+  enum class Scope : uint8_t { kJob, kRank };
+  std::optional<BatchTag> at = {};  // one of the last 64 batches; nullopt: the last one
+  uint64_t behind = 0;              // so many batches (or rows) before that
+  Scope scope = Scope::kJob;        // the position of all consumers, or this one's part of it
+  std::chrono::milliseconds timeout{60'000};
 };
 
 // The rows of one leaf in a batch. Buffers as in the block: offsets (int64, from 0) of each ragged level, then values.
@@ -75,8 +94,10 @@ class Batch {
   const std::vector<Piece>& pieces() const { return pieces_; }
   // Keeps the memory of all columns alive; bindings tie tensors to it. Thread-safe to drop.
   const std::shared_ptr<const void>& hold() const { return hold_; }
+  BatchTag tag() const { return tag_; }
 
   // Batches are made by readers.
+  void Stamp(BatchTag tag) { tag_ = tag; }
   Batch(uint64_t rows, std::shared_ptr<const Spec> spec, std::vector<ColumnData> columns, std::vector<Piece> pieces, std::shared_ptr<const void> hold)
       : rows_(rows), spec_(std::move(spec)), columns_(std::move(columns)), pieces_(std::move(pieces)), hold_(std::move(hold)) {}
 
@@ -86,6 +107,7 @@ class Batch {
   std::vector<ColumnData> columns_;
   std::vector<Piece> pieces_;
   std::shared_ptr<const void> hold_;
+  BatchTag tag_;
 };
 
 struct ReaderStats {
@@ -112,6 +134,12 @@ class Reader {
   virtual void GiveBack(uint64_t rows) = 0;
   // Goes on to the next epoch (the first is started by itself). False: the job has no more. Gives back lanes of an epoch left early.
   virtual Result<bool> StartEpoch() = 0;
+
+  // What was delivered, as JSON (docs/design/positions.md): of all consumers, which the dispatcher asks for their part, or of this one.
+  virtual Result<std::string> State(StateOptions options = {}) = 0;
+  // Goes on after that state, with all consumers of the job: waits until each of them has restored. Rows that were on their way are dropped, and
+  // come again if they are due. An error leaves the reader where it was.
+  virtual Status Restore(const std::string& state) = 0;
 
   virtual const Layout& layout() const = 0;
   virtual const std::string& job_name() const = 0;

@@ -189,6 +189,10 @@ class Dataset:
         even: str = "auto",
         memory: int | str = "256MiB",
         timeout: float = 600.0,
+        on_restart: str = "error",
+        on_death: str = "auto",
+        places: int = 0,
+        attempt: int | None = None,
     ) -> Reader: ...
     def distribute(self, service: Service | str | None = None, **options: Any) -> Any:
         """Has workers read this dataset, and returns the reader that receives from them.
@@ -206,6 +210,12 @@ class Dataset:
             who is short gets its last batch again; "uneven": no, every row is delivered; "auto": "drop" where several consumers are declared.
         memory: of blocks that this reader holds at most.
         timeout: seconds without progress after which `Stalled` says what is waited for.
+        on_restart: an earlier start of this consumer has received rows, and no state is loaded: "error", "continue" (after what it asked for
+            last: a few rows may come twice), or "restart" (the job begins again, for all consumers).
+        on_death: what becomes of the lanes of a consumer that died: "hold" (they wait for it), "redeliver" (others get them), or "auto": hold
+            where num_consumers is declared.
+        places: of the ring, in strict; 0: as many as consumers.
+        attempt: how often the launcher has started the ranks anew; None: what torchrun, Slurm or TFJob says.
         """
         from penstock import reader
         from penstock import service as services

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -66,6 +67,7 @@ class Reader:
         self._build = _columns.builder(core.structure)
         self._closed = False
         self._left = 0  # rows of the current run that the loop has not taken
+        self._next_epoch: int | None = None
 
     @property
     def job_name(self) -> str:
@@ -79,13 +81,31 @@ class Reader:
         if self._closed:
             raise Finished("this reader is closed; distribute the dataset again to read on")
         self._give_back()
-        if self._started and not self._core.start_epoch():
+        if not self._to_next_epoch():
             raise Finished(
                 f"job {self.job_name!r} has {self._epochs} epoch(s), and they were read; "
                 "distribute with epochs=N for more, or epochs=None for one at each iteration"
             )
         self._started += 1
         return _progress.shown(self._elements(), self._total, f"{self.job_name} epoch {self.epoch}")
+
+    def _to_next_epoch(self) -> bool:
+        wanted, self._next_epoch = self._next_epoch, None
+        if wanted is None:
+            return not self._started or self._core.start_epoch()
+        if wanted < self.epoch or (wanted == self.epoch and self._started):
+            raise Invalid(
+                f"set_epoch({wanted}): job {self.job_name!r} has read epoch {self.epoch}, and a job does not go back; "
+                "load a state of that epoch, or read it under another job name"
+            )
+        while self.epoch < wanted:
+            if not self._core.start_epoch():
+                return False
+        return True
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next `iter()` reads this epoch; those before it that were not read are passed over."""
+        self._next_epoch = int(epoch)
 
     def _elements(self) -> Iterator[Any]:
         # Iterators that keep nothing of what they passed on: memory goes back as soon as the loop lets go of it.
@@ -112,6 +132,44 @@ class Reader:
             if pieces:
                 return [Piece(**piece) for piece in pieces]
         raise NotFound("this is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it")
+
+    def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:
+        """What the loop has received, to go on after it with `load_state_dict`: JSON-able, small, and readable by later versions.
+
+        at: one of the last 64 batches, as the reader gave it: the state after that one, for loops that prefetch.
+        behind: so many batches before that (rows, where the dataset is not batched).
+        scope: "job": the position of all consumers, which one of them saves for all; "rank": this one's part, which each of them saves.
+        timeout: seconds for the other consumers to come to this step.
+        """
+        if scope not in ("job", "rank"):
+            raise Invalid(f"scope={scope!r} is neither 'job' nor 'rank'")
+        if behind < 0:
+            raise Invalid(f"behind={behind} must not be negative")
+        tag = None if at is None else self._tag_of(at)
+        untaken = self._left if tag is None else 0
+        state: dict[str, Any] = json.loads(self._core.state(tag, behind + untaken, scope == "rank", timeout))
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on after the state, on any number of consumers and workers. All consumers of the job call it, and it waits for them.
+
+        The next `iter()` reads the rest of the epoch that the state was saved in.
+        """
+        if not isinstance(state, dict):
+            raise Invalid(f"load_state_dict takes what state_dict gave, a dict, and not {type(state).__name__}")
+        self._core.restore(json.dumps(state))
+        self._left = 0
+        self._started = 0
+
+    def _tag_of(self, batch: Any) -> tuple[int, int]:
+        for leaf in _leaves(batch):
+            tag = self._core.tag_at(_address(leaf))
+            if tag is not None:
+                return tag
+        raise NotFound(
+            "at= is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it, "
+            "or say how many batches it is behind the last one: state_dict(behind=k)"
+        )
 
     def close(self) -> None:
         """Leaves the job; what this reader had not delivered goes to the others."""
@@ -146,6 +204,10 @@ def open_reader(
     even: str = "auto",
     memory: int | str = "256MiB",
     timeout: float = 600.0,
+    on_restart: str = "error",
+    on_death: str = "auto",
+    places: int = 0,
+    attempt: int | None = None,
 ) -> Reader:
     """Joins the job. See Dataset.distribute for the arguments."""
     if (consumer_index is None) != (num_consumers is None):
@@ -153,7 +215,9 @@ def open_reader(
     if epochs is not None and epochs < 1:
         raise Invalid(f"epochs must be at least 1, or None for one at each iteration; it is {epochs}")
     if service.kind == "remote":
-        job_name, consumer_index, num_consumers = _identity.current().place(job_name, consumer_index, num_consumers)
+        identity = _identity.current()
+        job_name, consumer_index, num_consumers = identity.place(job_name, consumer_index, num_consumers)
+        attempt = identity.attempt if attempt is None else attempt
     options = {
         "job_name": job_name or "",
         "mode": processing_mode or os.environ.get("PENSTOCK_PROCESSING_MODE") or "shared",
@@ -164,6 +228,10 @@ def open_reader(
         "consumers": num_consumers or 0,
         "memory": to_bytes(memory),
         "stall_timeout": timeout,
+        "on_restart": on_restart,
+        "on_death": on_death,
+        "places": places,
+        "attempt": attempt or 0,
     }
     plan = dataset._plan
     total = dataset.cardinality()

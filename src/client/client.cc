@@ -8,6 +8,7 @@
 
 #include "client/hub.h"
 #include "client/reader.h"
+#include "plan/position.h"
 #include "wire/dispatcher_link.h"
 #include "wire/same_host.h"
 
@@ -86,10 +87,16 @@ class RemoteClient final : public Client {
 
   Result<std::unique_ptr<Reader>> Distribute(const Plan& plan, ReadOptions options) override {
     PENSTOCK_ASSIGN(std::string dataset, Register(plan));
-    return Join(dataset, std::move(options));
+    return JoinPlan(dataset, plan, std::move(options));
   }
 
   Result<std::unique_ptr<Reader>> Join(const std::string& dataset_id, ReadOptions options) override {
+    PENSTOCK_ASSIGN(const Plan plan, GetDataset(dataset_id));
+    return JoinPlan(dataset_id, plan, std::move(options));
+  }
+
+ private:
+  Result<std::unique_ptr<Reader>> JoinPlan(const std::string& dataset_id, const Plan& plan, ReadOptions options) {
     PENSTOCK_TRY(CheckNotForked(hub_.stamp(), "client"));
     if (options.mode != Mode::kShared && options.mode != Mode::kReplicated) {
       return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
@@ -110,10 +117,14 @@ class RemoteClient final : public Client {
     std::random_device random;
     join.incarnation = uint64_t{random()} << 32 | random();
     join.name = HostAndPid();
-    return JoinJob({address_, options_, identity_, std::move(join), std::move(options)});
+    join.places = options.places;
+    join.attempt = options.attempt;
+    join.on_restart = options.on_restart;
+    join.on_death = options.on_death;
+    PENSTOCK_ASSIGN(std::string rows, RowsFingerprint(plan));
+    return JoinJob({address_, options_, identity_, std::move(join), std::move(options), SerializePlan(plan), std::move(rows)});
   }
 
- private:
   struct FirstHello {
     std::promise<Status> promise;
     bool said = false;

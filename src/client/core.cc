@@ -34,13 +34,14 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
   }
   std::visit([this](const auto& what) { Apply(what); }, event);
   if (phase_ == Phase::kJoining) JoinIfDue();
-  if (phase_ == Phase::kReading && strict()) FollowRing();
-  if (phase_ == Phase::kReading && !strict()) {
+  if (phase_ == Phase::kReading) RestoreIfDue();
+  if (Reads() && strict()) FollowRing();
+  if (Reads() && !strict()) {
     OpenLanes();
     FeedStarved();
     TellWaits();
   }
-  if (phase_ == Phase::kReading) BeatIfDue();
+  if (Reads()) BeatIfDue();
   if (phase_ == Phase::kJoining || phase_ == Phase::kReading) SetTimerIfChanged();
 }
 
@@ -49,6 +50,7 @@ void ClientCore::Apply(const event::DispatcherUp&) {
   join_sent_.reset();
   join_at_ = now_;
   beat_now_ = true;
+  if (restore_) *restore_ = {std::move(restore_->state), restore_->rebuild, now_, false};
 }
 
 void ClientCore::Apply(const event::DispatcherDown& down) {
@@ -65,6 +67,7 @@ void ClientCore::JoinIfDue() {
 }
 
 void ClientCore::Apply(const msg::Joined& joined) {
+  if (TakeRestored(joined)) return;
   if (phase_ != Phase::kJoining) return;  // a repeated join's second answer
   phase_ = Phase::kReading;
   job_ = joined;
@@ -79,9 +82,12 @@ void ClientCore::Apply(const msg::Joined& joined) {
 }
 
 void ClientCore::Apply(const msg::Failed& failed) {
+  const bool lost = phase_ == Phase::kReading && failed.error.code() == Code::kNotFound && !options_.plan.empty();
+  if (lost && rebuild_ == RebuildStep::kNone) return Rebuild();
   if (!WorthRetrying(failed.error.code())) return FailReader(failed.error);
   waiting_for_ = failed.error.message();
   answered_ = serial_;
+  if (restore_) restore_->at = now_ + kFirstJoinPause;
   if (phase_ == Phase::kJoining) {
     join_sent_.reset();
     join_at_ = now_ + std::min(kLongestJoinPause, kFirstJoinPause * (1 << std::min(join_attempts_++, 6u)));
@@ -98,7 +104,9 @@ void ClientCore::FailReader(Status status) {
 
 void ClientCore::Apply(const msg::BeatReply& reply) {
   if (phase_ != Phase::kReading || reply.serial < answered_ || reply.serial > serial_) return;
+  if (reply.generation < job_.generation || rebuild_ != RebuildStep::kNone) return;
   if (reply.generation != job_.generation) {
+    if (restore_ && restore_->sent) return;  // its own answer is on the way
     return FailReader(Status(Code::kStale, "job '" + job_.job_name + "' was restored (generation " + std::to_string(Raw(reply.generation)) +
                                                ", this reader has " + std::to_string(Raw(job_.generation)) +
                                                "); make a new reader to go on from the restored position"));
@@ -343,6 +351,8 @@ msg::Beat ClientCore::MakeBeat(const News& news) {
     if (finish.carried == 0) finish.carried = serial_;
     beat.finished.push_back(finish.finish);
   }
+  beat.begun = !job_.undecided || (begun_ && !restore_);
+  beat.batches = totals_.epoch_batches;
   beat.want = news.want;
   beat.idle = news.idle;
   beat.tail_rows = news.tail_rows;
@@ -379,6 +389,7 @@ TimePoint ClientCore::NextWake() const {
     return wake;
   }
   if (dispatcher_up_) earlier(last_beat_ + kHeartbeatEvery);
+  if (dispatcher_up_ && restore_ && !restore_->sent) earlier(restore_->at);
   for (const auto& [name, lane] : lanes_) {
     if (lane.state == LaneState::kBackoff) earlier(lane.retry_at);
   }
@@ -398,17 +409,20 @@ void ClientCore::SetTimerIfChanged() {
 bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
   struct Visitor {
     Shelf& shelf;
-    bool operator()(const action::JoinedJob& a) const { return shelf.Configure(a.joined.layout, a.joined.epoch), true; }
+    bool operator()(const action::JoinedJob& a) const { return shelf.Configure(a.joined.layout, a.joined.epoch, a.joined.generation), true; }
     bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from, a.reading), true; }
     bool operator()(const action::ShelfOpen& a) const { return shelf.SetOpen(a.grant, a.open), true; }
     bool operator()(const action::ShelfPut& a) const { return shelf.Put(a.grant, a.block), true; }
-    bool operator()(const action::ShelfEnd& a) const { return shelf.End(a.grant, a.end), true; }
+    bool operator()(const action::ShelfEnd& a) const { return shelf.End(a.grant, a.end, a.lane_ended), true; }
     bool operator()(const action::ShelfRemove& a) const { return shelf.Remove(a.grant), true; }
     bool operator()(const action::ShelfLease& a) const { return shelf.SetLease(a.until), true; }
     bool operator()(const action::ShelfSteps& a) const { return shelf.SetSteps(a.epoch, a.limit, a.steps), true; }
     bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
     bool operator()(const action::ShelfWhole& a) const { return shelf.PutBatch(a.batch), true; }
+    bool operator()(const action::Restored& a) const { return shelf.Restart(a.joined.layout, a.joined.epoch, a.joined.generation), true; }
+    bool operator()(const action::RestoreFailed&) const { return false; }
+    bool operator()(const action::SendRestore&) const { return false; }
     bool operator()(const action::ShrinkTail&) const { return false; }
     bool operator()(const action::SendDispatcher&) const { return false; }
     bool operator()(const action::ConnectWorker&) const { return false; }

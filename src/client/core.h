@@ -42,7 +42,7 @@ struct DispatcherUp {};
 struct DispatcherDown {
   Status why;
 };
-// msg::Joined, msg::BeatReply and msg::Failed are events as they are.
+// msg::Joined, msg::BeatReply, msg::Registered and msg::Failed are events as they are. What was said of an earlier generation() is no event.
 struct WorkerUp {
   WorkerId worker{};
 };
@@ -68,18 +68,34 @@ struct Freed {
 struct StartEpoch {  // after Shelf::BeginEpoch
   Epoch epoch{};
 };
+struct Begin {};  // the loop asks for its first batch
+struct Restore {  // the user's: everything begins again at this state, for all consumers of the job
+  std::string state;
+};
+struct RestoreRefused {  // the answer to a SendRestore
+  Status why;
+};
 struct Close {};  // after Shelf::Close and its progress
 struct Timer {};
 }  // namespace event
 
-using ClientEvent =
-    std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp, event::WorkerDown,
-                 event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, Progress, event::StartEpoch, event::Close, event::Timer>;
+using ClientEvent = std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp,
+                                 event::WorkerDown, event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, Progress,
+                                 event::StartEpoch, event::Begin, event::Restore, event::RestoreRefused, msg::Registered, event::Close, event::Timer>;
 
 // ---- what to do, in this order
 namespace action {
-struct SendDispatcher {  // Join, Beat or Leave
+struct SendDispatcher {  // Register, Join, Beat or Leave
   Message message;
+};
+struct SendRestore {  // where it is a rebuild: with the part that the shelf has now (parts.h)
+  msg::Restore restore;
+};
+struct Restored {  // the shelf begins again
+  msg::Joined joined;
+};
+struct RestoreFailed {  // the user's; the reader is as it was
+  Status status;
 };
 struct ConnectWorker {
   msg::WorkerInfo worker;
@@ -111,6 +127,7 @@ struct ShelfPut {
 struct ShelfEnd {
   GrantName grant;
   Cursor end;
+  bool lane_ended = false;
 };
 struct ShelfWhole {  // strict
   ShelfBatch batch;
@@ -144,9 +161,9 @@ struct SetTimer {  // one timer; a later one replaces it
 }  // namespace action
 
 using ClientAction =
-    std::variant<action::SendDispatcher, action::ConnectWorker, action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd,
-                 action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfWhole, action::ShrinkTail, action::ShelfRemove,
-                 action::ShelfLease, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
+    std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker, action::CloseWorker,
+                 action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfWhole,
+                 action::ShrinkTail, action::ShelfRemove, action::ShelfLease, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;
@@ -159,6 +176,7 @@ struct ClientCoreOptions {
   msg::Join join;
   uint64_t memory = 256ULL << 20;  // of blocks: held and on their way
   std::shared_ptr<StreamNumbers> streams = std::make_shared<StreamNumbers>();
+  std::string plan{};  // for a dispatcher that has lost the job; "": that is the end
 };
 
 struct ClientCounts {
@@ -181,6 +199,7 @@ class ClientCore {
   uint64_t credit_bytes() const { return OpenTarget() * CreditWindow(options_.memory, OpenTarget(), largest_block_); }
   // Whether the stream's worker has credit for a block. True for a stream that was closed: the worker may not know yet.
   bool Expects(LaneStream stream) const;
+  Generation generation() const { return job_.generation; }
   // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.
   std::string WaitingFor() const;
 
@@ -247,6 +266,10 @@ class ClientCore {
   void Apply(const event::Freed& freed);
   void Apply(const Progress& progress);
   void Apply(const event::StartEpoch& start);
+  void Apply(const event::Begin&);
+  void Apply(const event::Restore& restore);
+  void Apply(const event::RestoreRefused& refused);
+  void Apply(const msg::Registered&);
   void Apply(const event::Close&);
   void Apply(const event::Timer&) {}
 
@@ -272,6 +295,12 @@ class ClientCore {
   TimePoint NextWake() const;
   uint32_t OpenTarget() const;
 
+  // core_restore.cc: into another generation
+  bool Reads() const { return phase_ == Phase::kReading && rebuild_ == RebuildStep::kNone; }
+  bool TakeRestored(const msg::Joined& joined);
+  void Rebuild();
+  void RestoreIfDue();
+
   // core_lanes.cc: the workers' side
   void TakeWorkers(const std::vector<msg::WorkerInfo>& workers);
   void OpenLanes();
@@ -293,6 +322,7 @@ class ClientCore {
   bool strict() const { return job_.mode == Mode::kStrict; }
   void SetRingStart(const msg::Joined& joined);
   void BeginRing();
+  void RestartRing(const msg::Joined& joined);
   void NextRing();
   void FollowRing();
   void KeepRingLanes(const std::vector<RingReader::Need>& needs);
@@ -324,6 +354,18 @@ class ClientCore {
   msg::Joined job_;
   Epoch epoch_{};
   bool epoch_ended_ = false;
+
+  struct PendingRestore {
+    std::string state;
+    bool rebuild = false;
+    TimePoint at{};  // not before
+    bool sent = false;
+  };
+  enum class RebuildStep : uint8_t { kNone, kRegister, kJoin, kRestore };
+  bool begun_ = false;  // the loop has asked for a batch
+  std::optional<PendingRestore> restore_;
+  RebuildStep rebuild_ = RebuildStep::kNone;
+  TimePoint restore_sent_{};
 
   uint64_t serial_ = 0;
   uint64_t answered_ = 0;

@@ -171,7 +171,7 @@ void ClientCore::LaneOver(Lanes::iterator at, const msg::LaneEnded& ended) {
   lane.state = LaneState::kEnded;
   lane.arrived = ended.end;
   lane.lane_ended = ended.lane_ended;
-  Do(action::ShelfEnd{at->first, ended.end});
+  Do(action::ShelfEnd{at->first, ended.end, ended.lane_ended});
 }
 
 void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {

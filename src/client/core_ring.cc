@@ -43,6 +43,16 @@ void ClientCore::BeginRing() {
   ring_.emplace(shape, part, ring_first_, *ring_start_);
 }
 
+// A new generation begins where its base says.
+void ClientCore::RestartRing(const msg::Joined& joined) {
+  if (ring_) {
+    for (const Handle handle : ring_->LetGo()) LetGo(handle);
+  }
+  ring_.reset();
+  ring_mark_ = {};
+  SetRingStart(joined);
+}
+
 // The loop goes on to the next epoch, or left this one early.
 void ClientCore::NextRing() {
   for (auto lane = lanes_.begin(); lane != lanes_.end(); lane = lanes_.erase(lane)) CloseStream(lane, true);

@@ -39,7 +39,8 @@ class CoreShell {
     msg::Open open;
   };
 
-  explicit CoreShell(Layout layout, uint64_t memory = 64 << 20) : core_({msg::Join{}, memory}), shelf_(clock_) { layout_ = std::move(layout); }
+  explicit CoreShell(Layout layout, uint64_t memory = 64 << 20) : CoreShell(std::move(layout), ClientCoreOptions{msg::Join{}, memory}) {}
+  CoreShell(Layout layout, ClientCoreOptions options) : core_(std::move(options)), shelf_(clock_), layout_(std::move(layout)) {}
 
   void Do(const ClientEvent& event) {
     ClientActions actions;
@@ -59,7 +60,13 @@ class CoreShell {
   void Join(std::vector<msg::WorkerInfo> workers) {
     workers_ = std::move(workers);
     Do(event::DispatcherUp{});
+    Do(Welcome());
+  }
+
+  // What the dispatcher says of the job.
+  msg::Joined Welcome(uint32_t generation = 0) const {
     msg::Joined joined;
+    joined.generation = Generation{generation};
     joined.job = JobId{7};
     joined.consumer = ConsumerId{9};
     joined.epochs = 2;
@@ -67,7 +74,7 @@ class CoreShell {
     joined.layout = layout_;
     joined.workers = workers_;
     joined.job_name = "train";
-    Do(joined);
+    return joined;
   }
 
   // The dispatcher's answer to the newest beat.
@@ -145,7 +152,10 @@ class CoreShell {
   std::set<Handle> released;
   std::vector<GrantName> shrunk;
   TimePoint timer{};
+  std::vector<msg::Restore> restores;
+  std::vector<Status> restore_failures;
   int joins = 0;
+  int registers = 0;
 
  private:
   void Perform(ClientAction& action) {
@@ -156,6 +166,14 @@ class CoreShell {
       return;
     }
     if (auto* send = std::get_if<action::SendDispatcher>(&action)) return ToDispatcher(send->message);
+    if (auto* send = std::get_if<action::SendRestore>(&action)) {
+      restores.push_back(send->restore);
+      return;
+    }
+    if (auto* failed = std::get_if<action::RestoreFailed>(&action)) {
+      restore_failures.push_back(failed->status);
+      return;
+    }
     if (auto* connect = std::get_if<action::ConnectWorker>(&action)) {
       connects.push_back(connect->worker.worker);
       if (connects_) Do(event::WorkerUp{connect->worker.worker});
@@ -171,6 +189,7 @@ class CoreShell {
 
   void ToDispatcher(const Message& message) {
     if (std::holds_alternative<msg::Join>(message)) ++joins;
+    if (std::holds_alternative<msg::Register>(message)) ++registers;
     if (const auto* beat = std::get_if<msg::Beat>(&message)) beats.push_back(*beat);
     if (const auto* leave = std::get_if<msg::Leave>(&message)) leaves.push_back(*leave);
   }

@@ -1,6 +1,7 @@
 // A plan read in this process: the engine's lanes one after another through the same shelf and batcher as a service's, so the same batches.
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,9 +12,11 @@
 
 #include "base/constants.h"
 #include "client/batcher.h"
+#include "client/parts.h"
 #include "client/shelf.h"
 #include "engine/pipeline.h"
 #include "penstock/client.h"
+#include "plan/position.h"
 
 namespace penstock {
 namespace {
@@ -22,10 +25,12 @@ using std::chrono::milliseconds;
 
 class InlineReader final : public Reader {
  public:
-  InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options, std::shared_ptr<CodeHost> code)
+  InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options, std::shared_ptr<CodeHost> code, PartFacts facts, std::string manifest_hash)
       : pipeline_(std::move(pipeline)),
         code_(std::move(code)),
         options_(std::move(options)),
+        facts_(std::move(facts)),
+        manifest_hash_(std::move(manifest_hash)),
         batcher_(layout()),
         shelf_(Clock::System()),
         next_lane_(FirstLane()) {
@@ -51,7 +56,7 @@ class InlineReader final : public Reader {
     }
   }
 
-  void GiveBack(uint64_t /*rows*/) override {}  // there is nobody else
+  void GiveBack(uint64_t rows) override { shelf_.Unreceive(rows); }  // nobody else gets them, but they were not delivered
 
   Result<bool> StartEpoch() override {
     const Epoch next{Raw(epoch_) + 1};
@@ -59,9 +64,46 @@ class InlineReader final : public Reader {
     runs_.clear();
     epoch_ = next;
     next_lane_ = FirstLane();
+    pieces_.clear();
     shelf_.BeginEpoch(next);
     Tidy();
     return true;
+  }
+
+  // The position where this is the only reader; where ranks divide the lanes among themselves, this one's part.
+  Result<std::string> State(StateOptions options) override {
+    PENSTOCK_ASSIGN(const DeliveryLog::Point current, shelf_.Delivered());
+    PENSTOCK_ASSIGN(const uint64_t step, StepOf(options, current));
+    PENSTOCK_ASSIGN(const DeliveryLog::Point at, shelf_.Delivered(step));
+    Position state = MakePart(facts_, Job(), at);
+    state.base = base_;
+    if (options_.consumers <= 1 && options.scope == StateOptions::Scope::kJob) {
+      state.kind = Position::Kind::kPosition;
+      state.delivered = std::exchange(state.base, {});
+      state.delivered.MergePart(at.rows);
+      state.delivered.Settle(layout().lanes);
+    }
+    return ToJson(state);
+  }
+
+  Status Restore(const std::string& text) override {
+    PENSTOCK_ASSIGN(Position state, ParsePosition(text));
+    PENSTOCK_TRY(CheckFits(state));
+    if (state.kind == Position::Kind::kPart) {
+      state.base.MergePart(state.delivered);
+      state.delivered = std::move(state.base);
+    }
+    state.delivered.Settle(layout().lanes);
+    base_ = std::move(state.delivered);
+    // A position at an epoch's end is that end, not the next one's start.
+    epoch_ = std::min(std::max(state.epoch, Epoch{Raw(base_.epochs_done) - std::min(1u, Raw(base_.epochs_done))}), base_.epochs_done);
+    generation_ = Generation{Raw(state.generation) + 1};
+    runs_.clear();
+    pieces_.clear();
+    next_lane_ = FirstLane();
+    shelf_.Restart(layout(), epoch_, generation_);
+    Tidy();
+    return {};
   }
 
   const Layout& layout() const override { return pipeline_->layout(); }
@@ -89,6 +131,35 @@ class InlineReader final : public Reader {
   }
 
  private:
+  msg::Joined Job() const {
+    msg::Joined job;
+    job.job_name = options_.job_name;
+    job.mode = options_.mode;
+    job.generation = generation_;
+    job.layout = layout();
+    job.manifest_hash = manifest_hash_;
+    job.consumers = options_.consumers;
+    job.index = options_.index.value_or(0);
+    return job;
+  }
+
+  Status CheckFits(const Position& state) const {
+    const auto other = [](const char* what, const std::string& has, const std::string& here) {
+      return Status(Code::kMismatch,
+                    std::string("the state is of another ") + what + " (" + has + ", here " + here + "); restore it where it was saved");
+    };
+    if (state.rows != facts_.rows) return other("dataset", state.rows, facts_.rows);
+    if (state.manifest != manifest_hash_) return other("manifest: its input files were others", state.manifest, manifest_hash_);
+    if (state.seed != facts_.seed) return other("seed", std::to_string(state.seed), std::to_string(facts_.seed));
+    if (state.mode != options_.mode) return other("mode", std::string(Name(state.mode)), std::string(Name(options_.mode)));
+    const bool mine = state.consumers == options_.consumers && state.index == options_.index.value_or(0);
+    if (state.kind == Position::Kind::kPart && !mine) {
+      return Status(Code::kMismatch, "this is the part of consumer " + std::to_string(state.index) + " of " + std::to_string(state.consumers) +
+                                         "; without a service only that one can restore it");
+    }
+    return {};
+  }
+
   struct Run {
     GrantName name;
     std::unique_ptr<LaneRun> run;
@@ -102,8 +173,9 @@ class InlineReader final : public Reader {
 
   // One step of the lane that has given least; at the end of all lanes, END.
   void Work() {
-    while (runs_.size() < OpenTarget() && next_lane_ < layout().lanes) {
-      if (Status opened = OpenLane(); !opened.ok()) return shelf_.Fail(std::move(opened));
+    while (runs_.size() < OpenTarget()) {
+      if (pieces_.empty() && !NextLane()) break;
+      if (Status opened = OpenPiece(); !opened.ok()) return shelf_.Fail(std::move(opened));
     }
     if (runs_.empty()) return shelf_.EndEpoch(epoch_);
     const auto least = std::min_element(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.rows < b.rows; });
@@ -114,23 +186,42 @@ class InlineReader final : public Reader {
       return shelf_.Fail(Status(Code::kBusy, "no memory for a block of " + std::to_string(blocked->bytes) + " bytes; at " + least->run->where()));
     }
     if (auto* failed = std::get_if<Status>(&result)) return shelf_.Fail(std::move(*failed));
-    shelf_.End(least->name, std::get<LaneOver>(result).end);
+    const auto& over = std::get<LaneOver>(result);
+    shelf_.End(least->name, over.end, over.lane_ended);
     runs_.erase(least);
     ++lanes_done_;
   }
 
-  Status OpenLane() {
+  // Takes the pieces of the next lane that has rows left; false: there is none.
+  bool NextLane() {
+    const auto done = base_.epochs.find(epoch_);
+    for (; pieces_.empty() && next_lane_ < layout().lanes && epoch_ >= base_.epochs_done; next_lane_ += LaneStep()) {
+      const LaneId lane{static_cast<uint32_t>(next_lane_)};
+      const auto rows = done == base_.epochs.end() ? std::vector<Interval>{Interval{}} : done->second.Missing(lane);
+      for (const Interval& piece : rows) pieces_.push_back({lane, piece});
+    }
+    return !pieces_.empty();
+  }
+
+  Status OpenPiece() {
+    const Delivered::Piece piece = pieces_.front();
+    pieces_.pop_front();
+    if (piece.rows.to.child != 0) {
+      return Status(Code::kInvalid, "the state says that row " + CursorText(piece.rows.to) + " of lane " + std::to_string(Raw(piece.lane)) +
+                                        " was delivered and those before it not; restore it with a service");
+    }
     Run run;
-    run.name = {{epoch_, ReplicaId{}, LaneId{static_cast<uint32_t>(next_lane_)}}, 0, Fence{1}};
+    run.name = {{epoch_, ReplicaId{}, piece.lane}, piece.rows.from.seq, Fence{1}};
     LaneRequest request;
+    request.from = piece.rows.from;
+    request.to = piece.rows.to.seq;
     request.key = run.name.lane;
     request.block_target = kBlockTarget;
     request.block_cap = std::max(options_.memory / 8, kBlockTarget);
     request.allocator = &heap_;
     request.code = code_.get();
     PENSTOCK_ASSIGN(run.run, pipeline_->OpenLane(request));
-    next_lane_ += LaneStep();
-    shelf_.Add(run.name, {}, epoch_);
+    shelf_.Add(run.name, piece.rows.from, epoch_);
     shelf_.SetOpen(run.name, true);
     // Lanes opened later go on from where the others are, so that each gives its share of a mixed batch.
     if (!runs_.empty()) run.rows = std::min_element(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.rows < b.rows; })->rows;
@@ -155,6 +246,7 @@ class InlineReader final : public Reader {
     std::vector<SlicedBlock> sliced;
     for (const Slice& slice : slices) sliced.push_back({slice, blocks_.at(slice.handle)});
     PENSTOCK_ASSIGN(Batch batch, batcher_.Make(sliced, false));
+    batch.Stamp(shelf_.tag());
     shelf_.Claimed();
     Tidy();
     return std::optional<Batch>(std::move(batch));
@@ -169,12 +261,17 @@ class InlineReader final : public Reader {
   const std::shared_ptr<const Pipeline> pipeline_;
   const std::shared_ptr<CodeHost> code_;
   ReadOptions options_;
+  const PartFacts facts_;
+  const std::string manifest_hash_;
   const Batcher batcher_;
   Shelf shelf_;
   HeapExtents heap_;
   std::map<Handle, BlockPtr> blocks_;
   std::vector<Run> runs_;
   Epoch epoch_{};
+  Generation generation_{};
+  History base_;  // what was delivered before the last restore
+  std::deque<Delivered::Piece> pieces_;
   uint64_t next_lane_;
   uint64_t last_handle_ = 0;
   std::atomic<uint64_t> bytes_{0};
@@ -189,7 +286,12 @@ Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options
   }
   PENSTOCK_ASSIGN(const Manifest manifest, ListInputs(plan));
   PENSTOCK_ASSIGN(auto pipeline, Pipeline::Compile(plan, manifest, options.seed));
-  return std::unique_ptr<Reader>(std::make_unique<InlineReader>(std::move(pipeline), std::move(options), std::move(code)));
+  PartFacts facts;
+  PENSTOCK_ASSIGN(facts.dataset, Fingerprint(plan));
+  PENSTOCK_ASSIGN(facts.rows, RowsFingerprint(plan));
+  facts.seed = options.seed;
+  return std::unique_ptr<Reader>(
+      std::make_unique<InlineReader>(std::move(pipeline), std::move(options), std::move(code), std::move(facts), HashManifest(SerializeManifest(manifest))));
 }
 
 }  // namespace penstock

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "client/hub.h"
+#include "client/parts.h"
 #include "client/reader_io.h"
+#include "plan/position.h"
 
 namespace penstock {
 namespace {
@@ -29,6 +31,7 @@ class RemoteReader final : public Reader {
     const TimePoint give_up = After(start, wait);
     const TimePoint stalled = After(*waits_since_, io_->params().read.stall_timeout);
     if (!broken_.ok()) return broken_;
+    if (!std::exchange(begun_, true)) io_->Begin();
     while (true) {
       Shelf::Taken taken = io_->shelf().Next();
       if (auto* slices = std::get_if<std::vector<Slice>>(&taken)) return MakeBatch(*slices);
@@ -59,6 +62,38 @@ class RemoteReader final : public Reader {
     return true;
   }
 
+  Result<std::string> State(StateOptions options) override {
+    PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
+    if (joined_.mode == Mode::kReplicated) {
+      return Status(Code::kInvalid, "job '" + joined_.job_name + "' is replicated, which has no position: rows come as often as there are workers; " +
+                                        "read it in mode shared to save and restore");
+    }
+    PENSTOCK_ASSIGN(const DeliveryLog::Point current, io_->shelf().Delivered());
+    PENSTOCK_ASSIGN(const uint64_t step, StepOf(options, current));
+    PENSTOCK_ASSIGN(const DeliveryLog::Point at, io_->shelf().Delivered(step));
+    if (options.scope == StateOptions::Scope::kRank) return io_->PartJson(at);
+    if (joined_.mode == Mode::kStrict) return io_->StrictJson(at);
+    std::future<Result<std::string>> saved = io_->Save(current, at);
+    if (saved.wait_for(options.timeout) == std::future_status::ready) return saved.get();
+    return Status(Code::kDeadline, "the position of job '" + joined_.job_name + "' at step " + std::to_string(step) + " was not there within " +
+                                       std::to_string(options.timeout.count()) +
+                                       " ms; do all consumers come to that step? scope=\"rank\" saves this one's part alone");
+  }
+
+  Status Restore(const std::string& state) override {
+    PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
+    PENSTOCK_TRY(ParsePosition(state));
+    std::future<Status> restored = io_->Restore(state);
+    if (restored.wait_for(io_->params().read.stall_timeout) != std::future_status::ready) return Stalled();
+    PENSTOCK_TRY(restored.get());
+    joined_ = io_->Current();
+    epoch_ = joined_.epoch;
+    begun_ = true;
+    waits_since_.reset();
+    broken_ = {};
+    return {};
+  }
+
   const Layout& layout() const override { return joined_.layout; }
   const std::string& job_name() const override { return joined_.job_name; }
   Epoch epoch() const override { return epoch_; }
@@ -81,6 +116,7 @@ class RemoteReader final : public Reader {
 
   Result<std::optional<Batch>> MakeBatch(const std::vector<Slice>& slices) {
     waits_since_.reset();
+    const BatchTag tag = io_->shelf().tag();
     std::vector<SlicedBlock> sliced;
     for (const Slice& slice : slices) sliced.push_back({slice, io_->blocks().Get(slice.handle)});
     io_->shelf().Claimed();
@@ -96,6 +132,7 @@ class RemoteReader final : public Reader {
       io_->shelf().Unreceive(std::numeric_limits<uint64_t>::max());
       return broken_;
     }
+    batch->Stamp(tag);
     if (joined_.even != Even::kUneven) last_ = *batch;
     return std::optional<Batch>(std::move(*batch));
   }
@@ -116,13 +153,14 @@ class RemoteReader final : public Reader {
 
   const ForkStamp stamp_;
   std::shared_ptr<ReaderIo> io_;
-  const msg::Joined joined_;
+  msg::Joined joined_;
   Epoch epoch_;
   const Batcher batcher_;
   std::optional<Batch> last_;             // where the loop may get it again (even)
   std::optional<TimePoint> waits_since_;  // since the last batch
   Status broken_;                         // a batch was taken and could not be made: going on would skip it
   bool closed_ = false;
+  bool begun_ = false;
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ struct ReaderParams {
   std::shared_ptr<ServiceIdentity> identity;
   msg::Join join;
   ReadOptions read;
+  std::string plan;  // SerializePlan
+  std::string rows;  // RowsFingerprint
 };
 
 // Joins, and waits for it at most connect.timeout; the error then says what was waited for.

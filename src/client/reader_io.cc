@@ -59,8 +59,9 @@ std::vector<Handle> FreedBlocks::Take() {
 ReaderIo::ReaderIo(Hub& hub, ReaderParams params)
     : hub_(hub),
       params_(std::move(params)),
+      facts_{params_.join.dataset, params_.rows, params_.join.seed},
       shelf_(Clock::System(), [this] { Post(&ReaderIo::TakeProgress); }),
-      core_({params_.join, params_.read.memory, hub.streams()}),
+      core_({params_.join, params_.read.memory, hub.streams(), params_.plan}),
       join_promise_(std::in_place) {
   joined_ = join_promise_->get_future().share();
 }
@@ -116,6 +117,7 @@ void ReaderIo::TakeProgress() {
   const Progress progress = shelf_.TakeProgress();
   const bool waited_before = std::exchange(waiting_told_, progress.waiting);
   if (!progress.marks.empty() || !progress.passed.empty() || progress.ring || (progress.waiting && !waited_before)) On(progress);
+  AnswerParts();
 }
 
 void ReaderIo::TakeFreed() {
@@ -169,6 +171,11 @@ void ReaderIo::OnDispatcher(Result<Message> message) {
   if (!message.ok()) return On(msg::Failed{message.status()});
   if (const auto* joined = std::get_if<msg::Joined>(&*message)) return On(*joined);
   if (const auto* reply = std::get_if<msg::BeatReply>(&*message)) return On(*reply);
+  if (const auto* registered = std::get_if<msg::Registered>(&*message)) return On(*registered);
+  if (const auto* ask = std::get_if<msg::PartAsk>(&*message)) {
+    asks_.Add(*ask);
+    AnswerParts();
+  }
 }
 
 // ---- actions
@@ -176,10 +183,21 @@ void ReaderIo::OnDispatcher(Result<Message> message) {
 void ReaderIo::Perform(ClientAction action) {
   if (const auto* joined = std::get_if<action::JoinedJob>(&action)) {
     row_spec_ = std::make_shared<const Spec>(joined->joined.layout.row_spec);
+    SetCurrent(joined->joined);
     ApplyToShelf(action, shelf_);
     return FinishJoin(joined->joined);
   }
-  if (const auto* failed = std::get_if<action::Fail>(&action)) FinishJoin(failed->status);
+  if (const auto* restored = std::get_if<action::Restored>(&action)) {
+    SetCurrent(restored->joined);
+    ApplyToShelf(action, shelf_);
+    return FinishRestore({});
+  }
+  if (const auto* failed = std::get_if<action::RestoreFailed>(&action)) return FinishRestore(failed->status);
+  if (auto* send = std::get_if<action::SendRestore>(&action)) return SendRestore(std::move(send->restore));
+  if (const auto* failed = std::get_if<action::Fail>(&action)) {
+    FinishJoin(failed->status);
+    FinishRestore(failed->status);
+  }
   if (ApplyToShelf(action, shelf_)) return;
   if (auto* send = std::get_if<action::SendDispatcher>(&action)) return SendDispatcher(std::move(send->message));
   if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) return ShrinkTail(shrink->grant);
@@ -210,8 +228,12 @@ void ReaderIo::SendDispatcher(Message message) {
     });
     return;
   }
-  dispatcher_->Request(std::move(message), deadline, [weak = weak_from_this()](Result<Message> answer) {
-    if (const auto self = weak.lock()) self->OnDispatcher(std::move(answer));
+  const auto* beat = std::get_if<msg::Beat>(&message);
+  const Generation generation = beat != nullptr ? beat->generation : core_.generation();
+  dispatcher_->Request(std::move(message), deadline, [weak = weak_from_this(), generation](Result<Message> answer) {
+    const auto self = weak.lock();
+    if (self == nullptr || (!answer.ok() && generation != self->core_.generation())) return;
+    self->OnDispatcher(std::move(answer));
   });
 }
 

@@ -13,6 +13,7 @@
 #include "client/batcher.h"
 #include "client/core.h"
 #include "client/hub.h"
+#include "client/parts.h"
 #include "client/reader.h"
 #include "client/shelf.h"
 #include "client/worker_links.h"
@@ -58,6 +59,15 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   bool loop_keeps() const { return loop_keeps_.load(std::memory_order_relaxed); }
   std::shared_future<Result<msg::Joined>> joined() const { return joined_; }
   void StartEpoch(Epoch epoch);  // any thread, after Shelf::BeginEpoch
+  void Begin();                  // any thread: the loop asks for the first time
+  // The job as it was last joined or restored. Any thread.
+  msg::Joined Current() const;
+  // Any thread. The parts are the loop's, so that they are of one moment.
+  std::future<Result<std::string>> Save(const DeliveryLog::Point& current, const DeliveryLog::Point& at_tag);
+  std::future<Status> Restore(std::string state);
+  // In strict one consumer's ring is the whole job's.
+  std::string StrictJson(const DeliveryLog::Point& point) const;
+  std::string PartJson(const DeliveryLog::Point& point) const { return ToJson(MakePart(facts_, Current(), point)); }
   // From the I/O thread's side; waits for it. Not on the I/O thread.
   ReaderStats Stats();
 
@@ -78,6 +88,10 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   void Perform(ClientAction action);
   void OnDispatcher(Result<Message> message);
   void SendDispatcher(Message message);
+  void SendRestore(msg::Restore restore);
+  void AnswerParts();
+  void SetCurrent(const msg::Joined& joined);
+  void FinishRestore(Status outcome);
   void ShrinkTail(const GrantName& grant);
   void Post(void (ReaderIo::*method)());
   BlockPtr Hold(Handle handle, Extent extent, BlockView view);
@@ -86,11 +100,14 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
 
   Hub& hub_;
   const ReaderParams params_;
+  const PartFacts facts_;
   Shelf shelf_;
   BlockTable blocks_;
   std::shared_ptr<FreedBlocks> freed_;
   std::atomic<bool> loop_keeps_{false};
   std::shared_future<Result<msg::Joined>> joined_;
+  mutable std::mutex current_mutex_;
+  msg::Joined current_;
 
   // I/O thread only
   ClientCore core_;
@@ -98,6 +115,8 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   std::unique_ptr<Timer> timer_;
   std::optional<std::promise<Result<msg::Joined>>> join_promise_;
   std::optional<std::promise<void>> left_;
+  std::optional<std::promise<Status>> restore_promise_;
+  PartAsks asks_;
   std::shared_ptr<const Spec> row_spec_;
   uint64_t last_handle_ = 0;
   uint64_t bytes_ = 0;

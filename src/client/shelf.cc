@@ -31,13 +31,30 @@ Cursor ShelfBlock::cursor(uint64_t row) const {
 
 Shelf::Shelf(const Clock& clock, std::function<void()> on_progress) : clock_(clock), on_progress_(std::move(on_progress)) {}
 
-void Shelf::Configure(const Layout& layout, Epoch epoch) {
+void Shelf::Configure(const Layout& layout, Epoch epoch, Generation generation) {
   std::lock_guard lock(mutex_);
+  ConfigureLocked(layout, epoch, generation);
+}
+
+void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation) {
+  std::lock_guard lock(mutex_);
+  ClaimLocked();
+  while (!lanes_.empty()) RemoveLocked(lanes_.begin());
+  EndRing();
+  ring_ = {};
+  ring_moved_ = false;
+  last_.clear();
+  end_ = false;
+  ConfigureLocked(layout, epoch, generation);
+}
+
+void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation generation) {
   batch_ = layout.batch;
   group_ = std::max<uint64_t>(layout.group_rows(), 1);
   mix_ = layout.batch == 0 ? 1 : std::max(layout.mix, 1u);
   drop_remainder_ = layout.drop_remainder;
   epoch_ = epoch;
+  log_.Restart(generation, epoch);
   totals_.epoch_batches = 0;
   limit_ = steps_ = kNoLimit;
   News();
@@ -85,11 +102,12 @@ void Shelf::Put(const GrantName& grant, ShelfBlock block) {
   News();
 }
 
-void Shelf::End(const GrantName& grant, Cursor end) {
+void Shelf::End(const GrantName& grant, Cursor end, bool lane_ended) {
   std::lock_guard lock(mutex_);
   auto lane = lanes_.find(grant);
   if (lane == lanes_.end() || lane->second.end) return;
   lane->second.end = end;
+  lane->second.lane_ended = lane_ended;
   lane->second.open = false;
   Settle(lane);
   News();
@@ -102,6 +120,7 @@ void Shelf::Settle(Lanes::iterator lane) {
   Touched(grant);
   if (!l.end) return;
   if (l.left == 0) {
+    log_.AddEmpty(grant.lane, l.received, l.lane_ended ? kLaneEndCursor : *l.end);
     l.received = *l.end;
     if (!unasked_.contains(grant)) l.asked = *l.end;
   }
@@ -187,6 +206,7 @@ void Shelf::BeginEpoch(Epoch epoch) {
     ClaimLocked();
     AskLocked();
     epoch_ = epoch;
+    log_.BeginEpoch(epoch);
     totals_.epoch_batches = 0;
     limit_ = steps_ = kNoLimit;
     end_ = false;
@@ -233,6 +253,21 @@ Progress Shelf::TakeProgress() {
 ShelfTotals Shelf::totals() const {
   std::lock_guard lock(mutex_);
   return totals_;
+}
+
+Result<DeliveryLog::Point> Shelf::Delivered(std::optional<uint64_t> tag) const {
+  std::lock_guard lock(mutex_);
+  return log_.At(tag.value_or(log_.tag()));
+}
+
+BatchTag Shelf::tag() const {
+  std::lock_guard lock(mutex_);
+  return {log_.generation(), log_.tag()};
+}
+
+bool Shelf::Ended() const {
+  std::lock_guard lock(mutex_);
+  return closed_ || AtEnd();
 }
 
 bool Shelf::WaitForNews(uint64_t seen, TimePoint until) {

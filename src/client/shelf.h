@@ -21,6 +21,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "client/delivery_log.h"
+#include "penstock/client.h"
 #include "penstock/ids.h"
 #include "penstock/layout.h"
 #include "penstock/status.h"
@@ -120,15 +122,17 @@ class Shelf {
   explicit Shelf(const Clock& clock, std::function<void()> on_progress = {});
 
   // ---- the core's side
-  void Configure(const Layout& layout, Epoch epoch);
+  void Configure(const Layout& layout, Epoch epoch, Generation generation = {});
+  // A new generation: all grants are removed, and nothing was delivered in it yet.
+  void Restart(const Layout& layout, Epoch epoch, Generation generation);
   // `reading`: the reader's epoch when it got the grant, which may be of an earlier one (a dead consumer's). Removed at once if the loop has gone on.
   void Add(const GrantName& grant, Cursor from, Epoch reading);
   // Whether blocks are on their way. A batch of several lanes waits only for lanes that are open.
   void SetOpen(const GrantName& grant, bool open);
   // Rows below what was put before are skipped. A block of a grant that is not here is passed at once.
   void Put(const GrantName& grant, ShelfBlock block);
-  // All rows up to `end` were put; what is left below a full group is the grant's tail.
-  void End(const GrantName& grant, Cursor end);
+  // All rows up to `end` were put; what is left below a full group is the grant's tail. `lane_ended`: the lane itself has no more.
+  void End(const GrantName& grant, Cursor end, bool lane_ended = true);
   // The rest of an ended grant, where it is a small part of one block: worth a copy, so that the block's memory can go.
   std::optional<Slice> ThinTail(const GrantName& grant) const;
   // Puts a copy of that rest in its place. False: the loop took of it meanwhile, and the copy is not needed.
@@ -161,6 +165,11 @@ class Shelf {
 
   // ---- any thread
   ShelfTotals totals() const;
+  // What the loop has, now or when it had `tag` elements (DeliveryLog).
+  Result<DeliveryLog::Point> Delivered(std::optional<uint64_t> tag = {}) const;
+  BatchTag tag() const;  // of the last batch
+  // The loop has the epoch's last batch, and was told so.
+  bool Ended() const;
 
  private:
   struct Entry {
@@ -173,6 +182,7 @@ class Shelf {
     Cursor received;
     Cursor asked;
     std::optional<Cursor> end;
+    bool lane_ended = false;
     uint64_t left = 0;
     bool open = false;
   };
@@ -184,6 +194,7 @@ class Shelf {
     uint64_t rows = 0;
   };
 
+  void ConfigureLocked(const Layout& layout, Epoch epoch, Generation generation);
   Taken NextLocked();
   std::vector<Slice> TakeWhole();
   void EndRing();
@@ -202,6 +213,7 @@ class Shelf {
   void Pass(Handle handle);
   void CountWait(bool waits);
   void DropRest();
+  void LogBatch(const std::vector<Slice>& batch);
   void TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& out);
   void Settle(Lanes::iterator lane);
   void RemoveLocked(Lanes::iterator lane);
@@ -228,6 +240,7 @@ class Shelf {
   bool closed_ = false;
   Status failure_;
   ShelfTotals totals_;
+  DeliveryLog log_;
 
   std::deque<ShelfBatch> whole_;  // strict: batches to hand out
   RingMark ring_;

@@ -62,6 +62,9 @@ void Shelf::AskLocked() {
 
 void Shelf::Unreceive(uint64_t rows) {
   std::lock_guard lock(mutex_);
+  bool held = true;
+  for (const LastTaken& taken : last_) held = held && lanes_.contains(taken.grant);
+  if (held && !last_.empty()) log_.TakeBack(batch_ == 0 ? rows : 1);
   for (auto taken = last_.rbegin(); taken != last_.rend() && rows > 0; ++taken) {
     const uint64_t back = std::min(rows, taken->rows);
     rows -= back;
@@ -88,6 +91,7 @@ Shelf::Taken Shelf::NextLocked() {
     ++totals_.batches;
     ++totals_.epoch_batches;
     for (const Slice& slice : batch) totals_.rows += slice.rows;
+    LogBatch(batch);
     return batch;
   }
   if (!failure_.ok()) return failure_;
@@ -101,6 +105,14 @@ Shelf::Taken Shelf::NextLocked() {
     return EpochEnd{};
   }
   return Wait{leased ? Wait::For::kData : Wait::For::kLease, version_};
+}
+
+void Shelf::LogBatch(const std::vector<Slice>& batch) {
+  if (last_.empty()) return log_.Close(ring_.received);
+  if (batch_ > 0) return log_.Close();
+  // A run is rows of one block, and the loop may stop at any of them.
+  const LastTaken& run = last_.front();
+  log_.Close(batch.front().rows, [block = run.block, first = run.row](uint64_t row) { return block.cursor(first + row); });
 }
 
 bool Shelf::AtEnd() const {
@@ -203,6 +215,10 @@ std::vector<Slice> Shelf::TakeLoose(uint64_t rows) {
 void Shelf::DropRest() {
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
     totals_.dropped_rows += lane->second.left;
+    if (lane->second.end) {
+      log_.AddDropped(lane->first.lane, lane->second.received, *lane->second.end);
+      lane->second.received = *lane->second.end;
+    }
     for (const Entry& entry : lane->second.blocks) Pass(entry.block.handle);
     lane->second.blocks.clear();
     lane->second.left = 0;
@@ -217,6 +233,7 @@ void Shelf::TakeRows(Lanes::iterator lane, uint64_t rows, std::vector<Slice>& ou
     Entry& entry = l.blocks.front();
     const uint64_t take = std::min(rows, entry.block.info.rows - entry.next_row);
     Slice slice{lane->first, entry.block.handle, entry.next_row, take, entry.block.cursor(entry.next_row), entry.block.cursor(entry.next_row + take)};
+    log_.Add(lane->first.lane, l.received, slice.end);
     l.received = slice.end;
     last_.push_back({lane->first, entry.block, slice.row, take});
     out.push_back(slice);

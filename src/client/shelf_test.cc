@@ -1,5 +1,6 @@
 #include "client/shelf.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -374,6 +375,88 @@ TEST(ShelfThreads, ALoopAndACoreShareAShelf) {
   }
   core.join();
   EXPECT_EQ(rows, 2000u);
+}
+
+// ---- what was delivered
+
+std::string DeliveredBy(const Shelf& shelf, std::optional<uint64_t> tag = {}) {
+  const auto point = shelf.Delivered(tag);
+  if (!point.ok()) return point.status().message();
+  return point->rows.epochs.empty() ? "" : point->rows.epochs.begin()->second.ToString();
+}
+
+TEST_F(ShelfTest, DeliveredIsWhatTheLoopHasAndNotWhatIsOnTheShelf) {
+  Start(Cut(4));
+  Open(Lane(0));
+  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  EXPECT_EQ(DeliveredBy(shelf_), "");
+  Batch();
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-4");
+  Batch();
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-8");
+  EXPECT_EQ(DeliveredBy(shelf_, 1), "0:0-4");
+  EXPECT_EQ(shelf_.tag(), (BatchTag{Generation{}, 2}));
+}
+
+TEST_F(ShelfTest, FilteredRowsBeforeAndAfterABatchAreDeliveredWithIt) {
+  Start(Cut(2));
+  Open(Lane(0));
+  ShelfBlock block = Rows(1, 0, 2);
+  block.info = {2, {0, 0}, {9, 0}, 16, 0};
+  block.cursors = {{3, 0}, {5, 0}, {9, 0}};  // rows 0 to 2, 4 and 6 to 8 were filtered
+  shelf_.Put(Lane(0), block);
+  Batch();
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-9");
+  shelf_.End(Lane(0), {9, 0});
+  EXPECT_EQ(DeliveredBy(shelf_), "0");
+}
+
+TEST_F(ShelfTest, ARangesEndIsNotItsLanesEnd) {
+  Start(Cut(4));
+  Open(Lane(0));
+  shelf_.Put(Lane(0), Rows(1, 0, 4));
+  shelf_.End(Lane(0), {4, 0}, false);
+  Batch();
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-4");
+}
+
+TEST_F(ShelfTest, TailsAreDeliveredWhenTheyAreJoinedAndWhatIsDroppedWithTheLastBatch) {
+  Start(Cut(4, 1, true));
+  for (uint32_t lane = 0; lane < 3; ++lane) {
+    Open(Lane(lane));
+    shelf_.Put(Lane(lane), Rows(lane + 1, 0, 3));
+    shelf_.End(Lane(lane), {3, 0});
+  }
+  EXPECT_EQ(DeliveredBy(shelf_), "");
+  EXPECT_EQ(Count(Batch()), 4u);
+  EXPECT_EQ(DeliveredBy(shelf_), "0 1:0-1");
+  EXPECT_EQ(Count(Batch()), 4u);
+  EXPECT_EQ(DeliveredBy(shelf_), "0-1 2:0-2");
+  shelf_.EndEpoch(Epoch{0});
+  EXPECT_TRUE(AtEnd());
+  EXPECT_EQ(DeliveredBy(shelf_), "0-2");
+}
+
+TEST_F(ShelfTest, RowsThatWereGivenBackAreNotDelivered) {
+  Start(Cut(0));
+  Open(Lane(0));
+  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  EXPECT_EQ(Count(Batch()), 10u);
+  EXPECT_EQ(DeliveredBy(shelf_, 7), "0:0-7");
+  shelf_.Unreceive(4);
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-6");
+}
+
+TEST_F(ShelfTest, RestartedItHasNoGrantsAndNothingDelivered) {
+  Start(Cut(4));
+  Open(Lane(0));
+  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  Batch();
+  shelf_.Restart(Cut(4), Epoch{2}, Generation{3});
+  EXPECT_TRUE(Waits());
+  EXPECT_EQ(DeliveredBy(shelf_), "");
+  EXPECT_EQ(shelf_.tag(), (BatchTag{Generation{3}, 0}));
+  EXPECT_THAT(shelf_.TakeProgress().passed, ::testing::ElementsAre(Handle{1}));
 }
 
 }  // namespace

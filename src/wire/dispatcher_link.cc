@@ -10,17 +10,20 @@ namespace {
 // A dispatcher that is just starting, or starts again, is found within milliseconds; one that is away is not hammered.
 constexpr Duration kFirstPause = std::chrono::milliseconds(5);
 constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr Term kFirstTerm{1};
 
 }  // namespace
 
 bool IsPermanent(Code code) { return code == Code::kPermission || code == Code::kMismatch || code == Code::kInvalid; }
 
 Status ServiceIdentity::Accept(const msg::HelloReply& reply, const std::string& address) {
-  if (!cluster.empty() && reply.cluster != cluster) {
+  // One that has just begun has lost its state: readers rebuild their jobs there. Any other is somebody else's.
+  const bool emptied = reply.cluster != cluster && reply.term == kFirstTerm;
+  if (!cluster.empty() && reply.cluster != cluster && !emptied) {
     return Status(Code::kMismatch, "the dispatcher at " + address + " is of another cluster (" + reply.cluster + ") than before (" + cluster +
-                                       "); if its state was lost on purpose, start what spoke to it anew");
+                                       "); give the address of that one, or start what spoke to it anew");
   }
-  if (reply.term < term) {
+  if (!emptied && reply.term < term) {
     return Status(Code::kUnavailable, "the dispatcher at " + address + " is of an older term (" + std::to_string(Raw(reply.term)) +
                                           ") than was seen before (" + std::to_string(Raw(term)) + "); stop it, a newer one has taken over");
   }
@@ -101,6 +104,10 @@ void DispatcherLink::Request(Message message, Duration deadline, Session::Answer
                              });
   }
   io_.Post([answer = std::move(answer), address = address_] { answer(Status(Code::kUnavailable, "no connection to the dispatcher at " + address)); });
+}
+
+void DispatcherLink::Tell(Message message) {
+  if (session_ != nullptr) session_->Send(StreamId{}, std::move(message));
 }
 
 void DispatcherLink::Reply(SessionId asked_on, RequestId request, Message message) {

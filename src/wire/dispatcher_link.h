@@ -39,6 +39,7 @@ class DispatcherLink final : public ControlHandler, public std::enable_shared_fr
   void Stop();
   // `answer` is called once, never inside the call; Unavailable where the link is down, or the session ended before the answer.
   void Request(Message message, Duration deadline, Session::Answer answer);
+  void Tell(Message message);  // wants no answer; lost where the link is down
   // Dropped where the session that asked is gone.
   void Reply(SessionId asked_on, RequestId request, Message message);
   SessionId session() const { return session_ == nullptr ? SessionId{} : session_->id(); }

@@ -1,0 +1,115 @@
+// How ClientCore comes into another generation: restored by the user, or because the dispatcher has lost the job.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/constants.h"
+#include "client/core.h"
+
+namespace penstock {
+namespace {
+
+constexpr Duration kPause = std::chrono::milliseconds(200);
+
+}  // namespace
+
+// The loop asks for the first time. Rows that an earlier incarnation had are its word to give: restored, continued or begun again.
+void ClientCore::Apply(const event::Begin&) {
+  if (std::exchange(begun_, true) || phase_ != Phase::kReading || !job_.undecided || restore_) return;
+  if (options_.join.on_restart == OnRestart::kRestart) {
+    restore_ = PendingRestore{};
+    return;
+  }
+  beat_now_ = true;
+}
+
+void ClientCore::Apply(const event::Restore& restore) {
+  if (phase_ != Phase::kReading) return;
+  begun_ = true;
+  restore_ = PendingRestore{restore.state, false, now_, false};
+}
+
+// Another dispatcher answers at the address, or the same without its state: what this loop has is all that is known of it. The shelf stands still
+// from here on, so that the part that is sent is what the loop has when it goes on.
+void ClientCore::Rebuild() {
+  rebuild_ = RebuildStep::kRegister;
+  restore_ = restore_ ? PendingRestore{restore_->state, restore_->rebuild, now_, false} : PendingRestore{{}, true, now_, false};
+  waiting_for_ = "the dispatcher, which has lost the job, to take it up again";
+  Do(action::ShelfLease{TimePoint{Duration::min()}});
+}
+
+void ClientCore::Apply(const msg::Registered&) {
+  if (rebuild_ != RebuildStep::kRegister) return;
+  rebuild_ = RebuildStep::kJoin;
+  restore_->at = now_;
+}
+
+void ClientCore::RestoreIfDue() {
+  if (!restore_ || restore_->sent || !dispatcher_up_ || now_ < restore_->at) return;
+  restore_->at = now_ + kSilence;
+  if (rebuild_ == RebuildStep::kRegister) return Do(action::SendDispatcher{msg::Register{options_.plan}});
+  if (rebuild_ == RebuildStep::kJoin) return Do(action::SendDispatcher{options_.join});
+  restore_->sent = true;
+  restore_sent_ = now_;
+  msg::Restore message;
+  message.job = job_.job;
+  message.consumer = job_.consumer;
+  message.consumers = options_.join.consumers;
+  message.index = options_.join.index;
+  message.attempt = options_.join.attempt;
+  message.state = restore_->state;
+  message.rebuild = restore_->rebuild;
+  message.generation = job_.generation;
+  Do(action::SendRestore{std::move(message)});
+}
+
+void ClientCore::Apply(const event::RestoreRefused& refused) {
+  if (phase_ != Phase::kReading || !restore_) return;
+  const Code code = refused.why.code();
+  if (code == Code::kNotFound && !options_.plan.empty() && rebuild_ == RebuildStep::kNone) return Rebuild();
+  // Members that did not come in time are the user's to know; a loop that goes on by itself waits for them.
+  if (code == Code::kUnavailable || code == Code::kBusy || (code == Code::kDeadline && restore_->rebuild)) {
+    restore_->sent = false;
+    restore_->at = now_ + kPause;
+    waiting_for_ = refused.why.message();
+    return;
+  }
+  const bool by_user = !restore_->state.empty() && rebuild_ == RebuildStep::kNone;
+  restore_.reset();
+  if (!by_user) return FailReader(refused.why);
+  Do(action::RestoreFailed{refused.why});
+}
+
+// The answer to a join of a rebuild, or to a restore: true where it was one.
+bool ClientCore::TakeRestored(const msg::Joined& joined) {
+  if (!restore_) return false;
+  if (rebuild_ == RebuildStep::kJoin) {
+    rebuild_ = RebuildStep::kRestore;
+    job_.job = joined.job;
+    job_.generation = joined.generation;
+    restore_->at = now_;
+    return true;
+  }
+  if (!restore_->sent || joined.generation == job_.generation) return false;
+  restore_.reset();
+  rebuild_ = RebuildStep::kNone;
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
+  lanes_.clear();
+  finishes_.clear();
+  gone_.clear();
+  sent_.clear();
+  answered_ = serial_;
+  epoch_ended_ = false;
+  job_ = joined;
+  epoch_ = joined.epoch;
+  waiting_for_.clear();
+  lease_until_ = restore_sent_ + std::chrono::milliseconds(joined.lease_ms);
+  Do(action::Restored{joined});
+  Do(action::ShelfLease{lease_until_});
+  TakeWorkers(joined.workers);
+  if (strict()) RestartRing(joined);
+  beat_now_ = true;
+  return true;
+}
+
+}  // namespace penstock

@@ -1,0 +1,285 @@
+"""A state that was saved anywhere is gone on from anywhere: what was delivered before it and after it is every row once."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock
+from conftest import StartCluster
+from penstock import Dataset
+from support.data import Records
+from support.ranks import ids_of, run_leg
+
+N = 32
+ROWS = 1000
+
+Make = Callable[[], Dataset]
+
+PLANS: dict[str, tuple[Make, list[int]]] = {
+    "range": (lambda: Dataset.from_range(ROWS), list(range(ROWS))),
+    "skip": (lambda: Dataset.from_range(ROWS).skip(17), list(range(17, ROWS))),
+    "shard": (lambda: Dataset.from_range(ROWS).shard(3, 1), list(range(1, ROWS, 3))),
+    "take": (lambda: Dataset.from_range(ROWS).take(333), list(range(333))),
+    "shuffle": (lambda: Dataset.from_range(ROWS).shuffle(100), list(range(ROWS))),
+    "shuffle and skip": (lambda: Dataset.from_range(ROWS).shuffle(100).skip(50), list(range(ROWS))),
+    "concatenate": (lambda: Dataset.from_range(500).concatenate(Dataset.from_range(500, 1000)), list(range(ROWS))),
+}
+
+
+def _inline(dataset: Dataset, **options: Any) -> penstock.Reader:
+    return dataset.distribute("inline", seed=5, **options)
+
+
+def _whole(dataset: Dataset) -> list[list[int]]:
+    return [ids_of(batch) for batch in _inline(dataset)]
+
+
+# ---- without a service
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_inline_the_rest_after_any_batch_is_what_would_have_come(plan: str) -> None:
+    dataset = PLANS[plan][0]().batch(N)
+    batches = _whole(dataset)
+    for step in (0, 1, 2, len(batches) // 2, len(batches) - 1, len(batches)):
+        reader = _inline(dataset)
+        elements = iter(reader)
+        for _ in range(step):
+            next(elements)
+        state = json.loads(json.dumps(reader.state_dict()))
+        resumed = _inline(dataset)
+        resumed.load_state_dict(state)
+        rest = [ids_of(batch) for batch in resumed]
+        assert sorted(i for batch in batches[:step] + rest for i in batch) == sorted(i for batch in batches for i in batch), f"after batch {step}"
+        assert rest == batches[step:], f"after batch {step}"
+
+
+def test_inline_a_state_may_be_saved_and_loaded_again_and_again() -> None:
+    dataset = Dataset.from_range(ROWS).shuffle(50).batch(N)
+    state, got = None, []
+    for steps in (3, 1, 7, 5, 100):
+        reader = _inline(dataset)
+        if state is not None:
+            reader.load_state_dict(state)
+        for _, batch in zip(range(steps), reader):
+            got += ids_of(batch)
+        state = reader.state_dict()
+    assert sorted(got) == list(range(ROWS))
+
+
+def test_inline_rows_one_by_one_are_resumed_at_the_row() -> None:
+    dataset = Dataset.from_range(ROWS).shuffle(50)
+    rows = [int(row) for row in _inline(dataset)]
+    for taken in (0, 1, 499, 500, ROWS):
+        reader = _inline(dataset)
+        elements = iter(reader)
+        for _ in range(taken):
+            next(elements)
+        resumed = _inline(dataset)
+        resumed.load_state_dict(reader.state_dict())
+        assert [int(row) for row in resumed] == rows[taken:]
+
+
+def test_inline_another_batch_size_goes_on_at_the_same_row() -> None:
+    reader = _inline(Dataset.from_range(ROWS).batch(32))
+    elements = iter(reader)
+    before = [i for _ in range(5) for i in ids_of(next(elements))]
+    resumed = _inline(Dataset.from_range(ROWS).batch(50))
+    resumed.load_state_dict(reader.state_dict())
+    assert sorted(before + [i for batch in resumed for i in ids_of(batch)]) == list(range(ROWS))
+
+
+def test_inline_across_epochs_the_state_is_in_the_epoch_it_was_saved_in() -> None:
+    dataset = Dataset.from_range(ROWS).shuffle(50).batch(N)
+    reader = _inline(dataset, epochs=3)
+    passes = [[ids_of(batch) for batch in reader]]
+    elements = iter(reader)
+    second = [ids_of(next(elements)) for _ in range(4)]
+    resumed = _inline(dataset, epochs=3)
+    resumed.load_state_dict(reader.state_dict())
+    assert resumed.epoch == 1
+    second += [ids_of(batch) for batch in resumed]
+    third = [ids_of(batch) for batch in resumed]
+    whole = _inline(dataset, epochs=3)
+    assert [passes[0], second, third] == [[ids_of(batch) for batch in whole] for _ in range(3)]
+
+
+# ---- which batch
+
+
+def test_a_state_at_a_batch_is_found_by_the_memory_of_any_of_its_arrays() -> None:
+    dataset = Dataset.from_arrays({"id": np.arange(ROWS), "x": np.arange(ROWS) * 2.0}).batch(N)
+    reader = _inline(dataset)
+    kept = [batch for _, batch in zip(range(6), reader)]
+    for step, batch in enumerate(kept, 1):
+        at = reader.state_dict(at=batch)
+        assert at == reader.state_dict(at=batch["x"]) == reader.state_dict(at={"any": batch["id"][3:]}) == reader.state_dict(behind=6 - step)
+        assert at["tag"] == step
+        resumed = _inline(dataset)
+        resumed.load_state_dict(at)
+        assert ids_of(next(iter(resumed))) == list(range(step * N, (step + 1) * N))
+
+
+def test_a_copy_of_a_batch_is_not_known_and_the_error_names_behind() -> None:
+    reader = _inline(Dataset.from_range(ROWS).batch(N))
+    batch = next(iter(reader))
+    with pytest.raises(penstock.NotFound, match="behind="):
+        reader.state_dict(at=batch.copy())
+
+
+def test_a_batch_further_back_than_is_kept_is_an_error_that_says_so() -> None:
+    reader = _inline(Dataset.from_range(ROWS).batch(4))
+    elements = iter(reader)
+    for _ in range(100):
+        next(elements)
+    reader.state_dict(behind=64)
+    with pytest.raises(penstock.NotFound, match="not kept any more"):
+        reader.state_dict(behind=65)
+    with pytest.raises(penstock.NotFound, match="before the first batch"):
+        reader.state_dict(behind=101)
+
+
+# ---- what is refused
+
+
+def _saved() -> tuple[Dataset, dict[str, Any]]:
+    dataset = Dataset.from_range(ROWS).batch(N)
+    reader = _inline(dataset)
+    next(iter(reader))
+    return dataset, reader.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"penstock": 2}, "version 2"),
+        ({"rows": "another"}, "another dataset"),
+        ({"manifest": "another"}, "manifest"),
+        ({"seed": 6}, "seed"),
+        ({"mode": "replicated"}, "mode"),
+        ({"epochs": {"0": {"lanes": "x", "parts": {}}}}, "epochs.0.lanes"),
+        ({"generation": -1}, "generation"),
+    ],
+    ids=str,
+)
+def test_a_state_that_does_not_fit_is_refused_by_name(change: dict[str, Any], words: str) -> None:
+    dataset, state = _saved()
+    reader = _inline(dataset)
+    with pytest.raises(penstock.Error, match=words):
+        reader.load_state_dict({**state, **change})
+    assert len(list(reader)) == 32  # it is where it was
+
+
+def test_a_state_of_another_dataset_is_refused() -> None:
+    _, state = _saved()
+    with pytest.raises(penstock.DatasetMismatch):
+        _inline(Dataset.from_range(ROWS + 1).batch(N)).load_state_dict(state)
+
+
+def test_set_epoch_goes_on_to_that_epoch_and_never_back() -> None:
+    reader = _inline(Dataset.from_range(ROWS).shuffle(50).batch(N), epochs=None)
+    reader.set_epoch(2)
+    assert len(list(reader)) == 32
+    assert reader.epoch == 2
+    reader.set_epoch(3)
+    list(reader)
+    assert reader.epoch == 3
+    reader.set_epoch(1)
+    with pytest.raises(penstock.Error, match="does not go back"):
+        iter(reader)
+
+
+# ---- states that were saved by version 1
+
+STATES = sorted((Path(__file__).parent / "states").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", STATES, ids=lambda file: file.stem)
+def test_states_of_version_1_stay_readable(file: Path) -> None:
+    golden = json.loads(file.read_text())
+    options = {"consumer_index": 1, "num_consumers": 2} if golden["state"]["kind"] == "part" else {}
+    reader = _inline(Dataset.from_range(ROWS).shuffle(100).batch(N), epochs=2, **options)
+    reader.load_state_dict(golden["state"])
+    assert [ids_of(batch) for batch in reader] == golden["rest"]
+
+
+# ---- with a service
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (4, 1), (3, 8), (1, 2)], ids=str)
+def test_another_number_of_ranks_reads_exactly_the_rest(before: int, after: int, start_cluster: StartCluster, records: Records) -> None:
+    cluster = start_cluster(2)
+    dataset = records.dataset().shuffle(500).batch(N)
+    first = run_leg(dataset, cluster.address, before, steps=20)
+    rest = run_leg(dataset, cluster.address, after, state=first.state, attempt=1)
+    assert sorted(first.ids() + rest.ids()) == records.ids
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 5), (5, 2)], ids=str)
+def test_another_number_of_workers_on_another_cluster_reads_exactly_the_rest(
+    before: int, after: int, start_cluster: StartCluster, records: Records
+) -> None:
+    dataset = records.dataset().shuffle(500).batch(N)
+    first = run_leg(dataset, start_cluster(before).address, 2, steps=20)
+    rest = run_leg(dataset, start_cluster(after).address, 2, state=first.state)
+    assert sorted(first.ids() + rest.ids()) == records.ids
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_several_resumes_in_one_epoch_lose_and_repeat_nothing(plan: str, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    make, _ = PLANS[plan]
+    ids = sorted(i for batch in _whole(make().batch(16)) for i in batch)
+    state, got = None, []
+    for attempt, (ranks, steps) in enumerate([(2, 2), (3, 1), (1, 4), (2, None)]):
+        leg = run_leg(make().batch(16), cluster.address, ranks, steps=steps, state=state, attempt=attempt, seed=5)
+        state = leg.state
+        got += leg.ids()
+    assert sorted(got) == ids
+
+
+@pytest.mark.parametrize("steps", [0, 1, 31, 32, 33])
+def test_at_the_first_and_at_the_last_batches_of_an_epoch(steps: int, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = Dataset.from_range(ROWS).batch(N)
+    first = run_leg(dataset, cluster.address, 1, steps=steps)
+    rest = run_leg(dataset, cluster.address, 2, state=first.state, attempt=1)
+    assert sorted(first.ids() + rest.ids()) == list(range(ROWS))
+
+
+def test_another_batch_size_reads_exactly_the_rest(start_cluster: StartCluster, records: Records) -> None:
+    cluster = start_cluster(2)
+    first = run_leg(records.dataset().batch(N), cluster.address, 2, steps=30)
+    rest = run_leg(records.dataset().batch(50), cluster.address, 3, state=first.state, job_name="other")
+    assert sorted(first.ids() + rest.ids()) == records.ids
+
+
+def test_a_state_some_batches_behind_counts_for_every_rank(start_cluster: StartCluster, records: Records) -> None:
+    cluster = start_cluster(2)
+    dataset = records.dataset().batch(N)
+    first = run_leg(dataset, cluster.address, 2, steps=20, save=lambda reader: reader.state_dict(behind=5))
+    kept = [i for batches in first.batches for batch in batches[:15] for i in batch]
+    rest = run_leg(dataset, cluster.address, 2, state=first.state, attempt=1)
+    assert sorted(kept + rest.ids()) == records.ids
+
+
+def test_across_epochs_the_rest_is_of_the_epoch_that_was_read(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = Dataset.from_range(ROWS).shuffle(50).batch(N)
+    with penstock.connect(cluster.address) as service:
+        reader = dataset.distribute(service, job_name="job", epochs=2, seed=5)
+        list(reader)
+        elements = iter(reader)
+        second = [i for _ in range(5) for i in ids_of(next(elements))]
+        state = reader.state_dict()
+        reader.close()
+        resumed = dataset.distribute(service, job_name="job", epochs=2, seed=5, attempt=1)
+        resumed.load_state_dict(state)
+        assert resumed.epoch == 1
+        second += [i for batch in resumed for i in ids_of(batch)]
+        resumed.close()
+    assert sorted(second) == list(range(ROWS))
