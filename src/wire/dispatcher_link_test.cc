@@ -66,11 +66,20 @@ TEST_F(DispatcherLinkTest, TakesNoOlderTermAndTriesUntilTheNewerOneIsBack) {
   client_.WaitFor([this] { return ups_ == 2; });
 }
 
-TEST_F(DispatcherLinkTest, RefusesAnotherClusterUntilToldToStartAgain) {
+TEST_F(DispatcherLinkTest, TakesOneThatHasJustBegunForItsOwnThatLostItsState) {
   ServeAs("a", Term{5});
   Link();
   client_.WaitFor([this] { return ups_ == 1; });
   Replace("b", Term{1});
+  client_.WaitFor([this] { return ups_ == 2; });
+  EXPECT_TRUE(refused_.ok());
+}
+
+TEST_F(DispatcherLinkTest, RefusesAnotherClusterUntilToldToStartAgain) {
+  ServeAs("a", Term{5});
+  Link();
+  client_.WaitFor([this] { return ups_ == 1; });
+  Replace("b", Term{2});
   client_.WaitFor([this] { return !refused_.ok(); });
   EXPECT_EQ(refused_.code(), Code::kMismatch);
   EXPECT_THAT(refused_.message(), HasSubstr("another cluster (b)"));
