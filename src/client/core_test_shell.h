@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -75,6 +76,8 @@ class CoreShell {
     joined.workers = workers_;
     joined.job_name = "train";
     return joined;
+    if (adjust_join) adjust_join(joined);
+    Do(joined);
   }
 
   // The dispatcher's answer to the newest beat.
@@ -147,6 +150,7 @@ class CoreShell {
   std::vector<Opened> opens;
   std::set<LaneStream> closed;
   std::map<LaneStream, uint64_t> credit;  // given after the open
+  std::map<LaneStream, msg::Take> takes;  // all that was wanted, and the newest mark
   std::vector<WorkerId> connects;
   std::vector<Status> failures;
   std::set<Handle> released;
@@ -156,6 +160,7 @@ class CoreShell {
   std::vector<Status> restore_failures;
   int joins = 0;
   int registers = 0;
+  std::function<void(msg::Joined&)> adjust_join;
 
  private:
   void Perform(ClientAction& action) {
@@ -197,6 +202,10 @@ class CoreShell {
   void ToWorker(const action::SendWorker& send) {
     if (const auto* open = std::get_if<msg::Open>(&send.message)) opens.push_back({send.worker, send.stream, *open});
     if (const auto* more = std::get_if<msg::Credit>(&send.message)) credit[send.stream] += more->bytes;
+    if (const auto* take = std::get_if<msg::Take>(&send.message)) {
+      takes[send.stream].want.insert(takes[send.stream].want.end(), take->want.begin(), take->want.end());
+      takes[send.stream].passed = take->passed;
+    }
     if (std::holds_alternative<msg::CloseLane>(send.message)) closed.insert(send.stream);
   }
 
