@@ -236,9 +236,12 @@ def test_an_invalid_plan_is_refused_here_and_by_the_service(dataset: Dataset, wo
             _core_distribute(dataset, service)
 
 
+_RESTARTS = {"places": 0, "on_restart": "error", "on_death": "auto", "attempt": 0}
+
+
 def _core_distribute(dataset: Dataset, service: Any) -> None:
     """Past the check that Dataset makes here, so that it is the other side that refuses."""
-    options = {"job_name": "", "mode": "shared", "even": "auto", "seed": 0, "epochs": 1, "index": None, "consumers": 0}
+    options = {"job_name": "", "mode": "shared", "even": "auto", "seed": 0, "epochs": 1, "index": None, "consumers": 0, **_RESTARTS}
     options |= {"memory": 1 << 28, "stall_timeout": 10.0}
     if service == "inline":
         penstock._core.read_inline(dataset._plan, options)

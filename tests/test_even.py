@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import StartCluster
 
-from penstock import write_tfrecord
+from penstock.tfrecord import write_tfrecord
 from support import rank
 
 N = 8

@@ -84,13 +84,20 @@ def test_inline_rows_one_by_one_are_resumed_at_the_row() -> None:
         assert [int(row) for row in resumed] == rows[taken:]
 
 
-def test_inline_another_batch_size_goes_on_at_the_same_row() -> None:
-    reader = _inline(Dataset.from_range(ROWS).batch(32))
+def test_inline_another_batch_size_goes_on_at_the_same_row(records: Records) -> None:
+    reader = _inline(records.dataset().batch(32))
     elements = iter(reader)
     before = [i for _ in range(5) for i in ids_of(next(elements))]
-    resumed = _inline(Dataset.from_range(ROWS).batch(50))
+    resumed = _inline(records.dataset().batch(50))
     resumed.load_state_dict(reader.state_dict())
-    assert sorted(before + [i for batch in resumed for i in ids_of(batch)]) == list(range(ROWS))
+    assert sorted(before + [i for batch in resumed for i in ids_of(batch)]) == records.ids
+
+
+def test_another_batch_size_that_cuts_counted_rows_otherwise_is_refused() -> None:
+    reader = _inline(Dataset.from_range(ROWS).batch(32))
+    next(iter(reader))
+    with pytest.raises(penstock.DatasetMismatch, match="another batch size"):
+        _inline(Dataset.from_range(ROWS).batch(50)).load_state_dict(reader.state_dict())
 
 
 def test_inline_across_epochs_the_state_is_in_the_epoch_it_was_saved_in() -> None:

@@ -160,10 +160,10 @@ struct SetTimer {  // one timer; a later one replaces it
 };
 }  // namespace action
 
-using ClientAction =
-    std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker, action::CloseWorker,
-                 action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfWhole,
-                 action::ShrinkTail, action::ShelfRemove, action::ShelfLease, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
+using ClientAction = std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker,
+                                  action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut,
+                                  action::ShelfEnd, action::ShelfWhole, action::ShrinkTail, action::ShelfRemove, action::ShelfLease,
+                                  action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;

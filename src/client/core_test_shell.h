@@ -75,9 +75,8 @@ class CoreShell {
     joined.layout = layout_;
     joined.workers = workers_;
     joined.job_name = "train";
-    return joined;
     if (adjust_join) adjust_join(joined);
-    Do(joined);
+    return joined;
   }
 
   // The dispatcher's answer to the newest beat.

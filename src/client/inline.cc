@@ -25,7 +25,8 @@ using std::chrono::milliseconds;
 
 class InlineReader final : public Reader {
  public:
-  InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options, std::shared_ptr<CodeHost> code, PartFacts facts, std::string manifest_hash)
+  InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options, std::shared_ptr<CodeHost> code, PartFacts facts,
+               std::string manifest_hash)
       : pipeline_(std::move(pipeline)),
         code_(std::move(code)),
         options_(std::move(options)),
@@ -149,7 +150,8 @@ class InlineReader final : public Reader {
                     std::string("the state is of another ") + what + " (" + has + ", here " + here + "); restore it where it was saved");
     };
     if (state.rows != facts_.rows) return other("dataset", state.rows, facts_.rows);
-    if (state.manifest != manifest_hash_) return other("manifest: its input files were others", state.manifest, manifest_hash_);
+    if (state.manifest != manifest_hash_)
+      return other("manifest: its input files were others, or counted rows were cut for another batch size", state.manifest, manifest_hash_);
     if (state.seed != facts_.seed) return other("seed", std::to_string(state.seed), std::to_string(facts_.seed));
     if (state.mode != options_.mode) return other("mode", std::string(Name(state.mode)), std::string(Name(options_.mode)));
     const bool mine = state.consumers == options_.consumers && state.index == options_.index.value_or(0);
@@ -290,8 +292,9 @@ Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options
   PENSTOCK_ASSIGN(facts.dataset, Fingerprint(plan));
   PENSTOCK_ASSIGN(facts.rows, RowsFingerprint(plan));
   facts.seed = options.seed;
+  const std::string inputs_hash = pipeline->inputs_hash();
   return std::unique_ptr<Reader>(
-      std::make_unique<InlineReader>(std::move(pipeline), std::move(options), std::move(code), std::move(facts), HashManifest(SerializeManifest(manifest))));
+      std::make_unique<InlineReader>(std::move(pipeline), std::move(options), std::move(code), std::move(facts), inputs_hash));
 }
 
 }  // namespace penstock

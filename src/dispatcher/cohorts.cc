@@ -81,7 +81,8 @@ Status CheckState(const Job& job, const std::string& rows, const Position& state
     return Status(Code::kInvalid, Named(job) + " is read in mode replicated, which has no position: use mode shared").With("job", job.name);
   }
   if (state.rows != rows) return Other(job, "rows", state.rows, rows);
-  if (state.manifest != job.inputs.manifest_hash) return Other(job, "manifest", state.manifest, job.inputs.manifest_hash);
+  if (state.manifest != job.inputs.manifest_hash)
+    return Other(job, "manifest (input files, and how counted rows are cut for the batch size)", state.manifest, job.inputs.manifest_hash);
   if (state.mode != job.mode) return Other(job, "mode", std::string(Name(state.mode)), std::string(Name(job.mode)));
   if (state.seed != job.seed) return Other(job, "seed", std::to_string(state.seed), std::to_string(job.seed));
   for (const History* history : {&state.delivered, &state.base}) {

@@ -235,6 +235,14 @@ Result<LaneTable> LaneTable::Cut(const Graph& graph, const Manifest& manifest) {
   return table;
 }
 
+uint64_t LaneTable::cut() const {
+  uint64_t cut = 0;
+  for (const Region& region : regions_) {
+    if (region.counted != nullptr) cut = cut * 1'000'003 + region.lane_rows;
+  }
+  return cut;
+}
+
 uint64_t LaneTable::files_a_batch() const {
   uint64_t files = 0;
   for (const Region& region : regions_) {

@@ -44,6 +44,8 @@ class LaneTable {
   uint64_t lanes() const { return lanes_; }  // of one pass; kEndlessLanes
   const std::vector<Region>& regions() const { return regions_; }
   uint32_t mix() const { return mix_; }
+  // Equal for equal lanes of the same rows and inputs: counted rows are cut to whole batches, files are not.
+  uint64_t cut() const;
   // Files that a batch draws from, at most; 0 where there are none.
   uint64_t files_a_batch() const;
   uint64_t max_lane_bytes() const;

@@ -92,6 +92,10 @@ class CompiledPipeline final : public Pipeline {
   explicit CompiledPipeline(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
 
   const Layout& layout() const override { return compiled_->layout; }
+  std::string inputs_hash() const override {
+    const uint64_t cut = compiled_->table.cut();
+    return HashManifest(SerializeManifest(compiled_->manifest) + (cut == 0 ? "" : " cut " + std::to_string(cut)));
+  }
   bool runs_code() const override { return compiled_->graph.runs_code; }
   std::string explain() const override { return compiled_->explain; }
 

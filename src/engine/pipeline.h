@@ -68,6 +68,8 @@ class Pipeline {
   static Result<std::shared_ptr<const Pipeline>> Compile(const Plan& plan, const Manifest& manifest, uint64_t seed);
 
   virtual const Layout& layout() const = 0;
+  // Of the manifest and of where lanes end in it (counted rows are cut to whole batches, files are not): equal where lanes and seqs are.
+  virtual std::string inputs_hash() const = 0;
   // Some operator is not native: lanes need a host for it, and a step waits for user code.
   virtual bool runs_code() const = 0;
   // How it was cut and why, in words: classes of operators, purity, files a batch draws from.

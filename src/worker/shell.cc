@@ -39,7 +39,7 @@ Result<msg::Inputs> ListAndCut(const msg::ListInputs& ask, bool allow_code) {
   PENSTOCK_ASSIGN(const auto pipeline, Pipeline::Compile(plan, manifest, ask.seed));
   PENSTOCK_TRY(CheckCode(*pipeline, allow_code));
   msg::Inputs inputs{.job = ask.job, .manifest = SerializeManifest(manifest), .manifest_hash = {}, .layout = pipeline->layout()};
-  inputs.manifest_hash = HashManifest(inputs.manifest);
+  inputs.manifest_hash = pipeline->inputs_hash();
   return inputs;
 }
 
