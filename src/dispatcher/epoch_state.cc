@@ -143,7 +143,7 @@ std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finis
 
   const Cursor upto = std::max(finish.upto, held.from);
   if (finish.ended) {
-    EndRanged(finish.lane, upto.seq);
+    EndLane(finish.lane, upto.seq);
   } else if (upto.seq < held.to) {
     RestorePiece({.lane = finish.lane,
                   .from = upto,
@@ -199,11 +199,10 @@ ReplicaState* EpochState::FindReplica(ReplicaId replica) {
   return nullptr;
 }
 
-void EpochState::EndRanged(LaneKey lane, Seq end) {
-  if (!Ranged()) return;
+// Nothing is left of what was to be granted beyond its end.
+void EpochState::EndLane(LaneKey lane, Seq end) {
   ReplicaState* replica = FindReplica(lane.replica);
-  if (replica == nullptr || Raw(lane.lane) >= replica->ranged.size()) return;
-  replica->ranged[Raw(lane.lane)].ended = true;
+  if (replica != nullptr && Raw(lane.lane) < replica->ranged.size()) replica->ranged[Raw(lane.lane)].ended = true;
   std::erase_if(pool_, [&](const auto& item) { return item.first.first == lane && item.first.second.seq >= end; });
 }
 

@@ -132,7 +132,7 @@ class EpochState {
 
  private:
   ReplicaState* FindReplica(ReplicaId replica);
-  void EndRanged(LaneKey lane, Seq end);
+  void EndLane(LaneKey lane, Seq end);
   msg::Grant Hand(ConsumerId consumer, const Piece& piece);
   bool Ranged() const { return shape_.range_rows > 0; }
 

@@ -114,5 +114,20 @@ TEST(EpochState, WhatABreakLeftIsDroppedWhenNobodyWantsItAndWhatDeathLeftIsNot) 
   EXPECT_EQ(state.TakeFromPool(kA)->range.lane.lane, LaneId{1});
 }
 
+TEST(EpochState, APieceIsGivenInSmallOnesAndTheRestGoesWithTheLanesEnd) {
+  EpochState state(Epoch{0}, {.lanes = 1});
+  state.AddReplica(ReplicaId{0}, WorkerId{});
+  const msg::Grant lane = *state.TakeLane(ConsumerId{1});
+  state.Finish(ConsumerId{1}, {lane.range.lane, 0, lane.fence, {5, 0}, false});
+  const msg::Grant first = *state.TakeFromPool(ConsumerId{1}, 8);
+  const msg::Grant second = *state.TakeFromPool(ConsumerId{2}, 8);
+  EXPECT_EQ(first.range, (msg::Range{lane.range.lane, {5, 0}, 13}));
+  EXPECT_EQ(second.range, (msg::Range{lane.range.lane, {13, 0}, 21}));
+  EXPECT_EQ(state.Available(), 1u);
+  state.Finish(ConsumerId{2}, {lane.range.lane, 13, second.fence, {15, 0}, true});
+  EXPECT_EQ(state.Available(), 0u);
+  EXPECT_FALSE(state.Done()) << "the first piece is still read";
+}
+
 }  // namespace
 }  // namespace penstock::dispatcher
