@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+import penstock
 from conftest import StartCluster
 
 from penstock.tfrecord import write_tfrecord
@@ -35,10 +37,14 @@ def test_with_drop_all_ranks_end_at_one_step_and_no_row_comes_twice(
     assert len(set(rows)) >= sum(sizes) - ranks * 3 * N
 
 
-@pytest.mark.parametrize("even", ["auto", "pad"])
-def test_ranks_that_reduce_their_gradients_in_every_step_do_not_hang(start_cluster: StartCluster, tmp_path: Path, even: str) -> None:
+def test_ranks_that_reduce_their_gradients_in_every_step_do_not_hang(start_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = start_cluster(2)
     pattern = _uneven_files(tmp_path, [300, 11, 41, 7, 29])
-    got = rank.read_all(2, pattern=pattern, address=cluster.address, batch=N, even=even, lockstep=str(tmp_path / "store"))
+    got = rank.read_all(2, pattern=pattern, address=cluster.address, batch=N, even="auto", lockstep=str(tmp_path / "store"))
     assert len(got[0]) == len(got[1])
     assert len(got[0]) >= 388 // (2 * N) - 3
+
+
+def test_pad_is_refused_in_shared_with_what_to_use_instead(start_cluster: StartCluster) -> None:
+    with pytest.raises(penstock.Invalid, match="use even='drop', or mode strict"):
+        penstock.Dataset.from_range(8).batch(2).distribute(start_cluster(1).address, even="pad")

@@ -101,6 +101,9 @@ class RemoteClient final : public Client {
     if (options.mode == Mode::kSharded) {
       return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
     }
+    if (options.mode == Mode::kShared && options.even == Even::kPad) {
+      return Status(Code::kInvalid, "even='pad' is not there yet in mode shared; use even='drop', or mode strict");
+    }
     if (options.consumers > 0 && options.index.value_or(0) >= options.consumers) {
       return Status(Code::kInvalid,
                     "index " + std::to_string(*options.index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
