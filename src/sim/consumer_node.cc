@@ -23,7 +23,7 @@ void ConsumerNode::Start() {
   options.memory = scenario_.reader_memory;
   core_ = std::make_unique<ClientCore>(std::move(options));
   shelf_ = std::make_unique<Shelf>(world_.clock(), [this] { After(world_.random.Micros(0, 3000), [this] { TakeProgress(); }); });
-  joined_ = left_ = waiting_told_ = done_ = false;
+  joined_ = begun_ = left_ = waiting_told_ = done_ = false;
   Rise();
   world_.Trace(*this, "starts");
   Connect();
@@ -137,6 +137,7 @@ void ConsumerNode::TakeProgress() {
 
 void ConsumerNode::Turn() {
   if (left_) return;
+  if (joined_ && !std::exchange(begun_, true)) Tell(event::Begin{});
   Shelf::Taken taken = shelf_->Next();
   if (auto* batch = std::get_if<std::vector<Slice>>(&taken)) {
     Receive(*batch);

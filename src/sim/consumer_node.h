@@ -76,6 +76,7 @@ class ConsumerNode final : public Node {
   uint64_t requests_ = 0;
   uint64_t timer_ = 0;
   bool joined_ = false;
+  bool begun_ = false;  // the loop has asked for a batch
   Epoch epoch_{};
   bool waiting_told_ = false;
   bool left_ = false;

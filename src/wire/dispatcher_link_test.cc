@@ -35,6 +35,7 @@ class DispatcherLinkTest : public SessionTest {
       listener_.reset();
       for (const auto& session : server_.accepted) session->Close(Status(Code::kUnavailable, "the dispatcher was stopped"));
     });
+    On(server_io_, [] {});  // its socket is closed when the accept that was under way has been told
     ServeAs(cluster, term);
   }
 
