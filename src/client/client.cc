@@ -98,11 +98,11 @@ class RemoteClient final : public Client {
  private:
   Result<std::unique_ptr<Reader>> JoinPlan(const std::string& dataset_id, const Plan& plan, ReadOptions options) {
     PENSTOCK_TRY(CheckNotForked(hub_.stamp(), "client"));
-    if (options.mode == Mode::kSharded) {
-      return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
+    if (options.mode != Mode::kShared && options.mode != Mode::kReplicated) {
+      return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
     }
     if (options.mode == Mode::kShared && options.even == Even::kPad) {
-      return Status(Code::kInvalid, "even='pad' is not there yet in mode shared; use even='drop', or mode strict");
+      return Status(Code::kInvalid, "even='pad' is not there yet; use even='drop'");
     }
     if (options.consumers > 0 && options.index.value_or(0) >= options.consumers) {
       return Status(Code::kInvalid,
