@@ -101,8 +101,8 @@ class RemoteClient final : public Client {
     if (options.mode != Mode::kShared && options.mode != Mode::kReplicated) {
       return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
     }
-    if (options.mode == Mode::kShared && options.even == Even::kPad) {
-      return Status(Code::kInvalid, "even='pad' is not there yet; use even='drop'");
+    if (options.even == Even::kDrop || options.even == Even::kPad) {
+      return Status(Code::kInvalid, "even='drop' and even='pad' are not there yet: use even='uneven', which delivers every row");
     }
     if (options.consumers > 0 && options.index.value_or(0) >= options.consumers) {
       return Status(Code::kInvalid,
@@ -114,7 +114,7 @@ class RemoteClient final : public Client {
     join.mode = options.mode;
     join.seed = options.seed;
     join.epochs = options.epochs;
-    join.even = options.even;
+    join.even = Even::kUneven;
     join.index = options.index.value_or(0);
     join.consumers = options.consumers;
     std::random_device random;
