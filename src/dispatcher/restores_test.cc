@@ -170,7 +170,8 @@ TEST_F(RestoreTest, AnotherDatasetManifestModeOrSeedIsRefusedByName) {
     return ErrorOf(1).message();
   };
   EXPECT_THAT(refused([](Position& p) { p.rows = "other"; }), HasSubstr("rows other"));
-  EXPECT_THAT(refused([](Position& p) { p.manifest = "other"; }), HasSubstr("manifest (input files, and how counted rows are cut for the batch size) other"));
+  EXPECT_THAT(refused([](Position& p) { p.manifest = "other"; }),
+              HasSubstr("manifest (input files, and how counted rows are cut for the batch size) other"));
   EXPECT_THAT(refused([](Position& p) { p.mode = Mode::kReplicated; }), HasSubstr("mode replicated"));
   EXPECT_THAT(refused([](Position& p) { p.seed = 9; }), HasSubstr("seed 9"));
   EXPECT_THAT(refused([](Position& p) { p.delivered.Add({Epoch{0}, {}, LaneId{9}}, {}, kLaneEndCursor); }), HasSubstr("lanes up to 10"));

@@ -8,7 +8,8 @@ Offset<fb::Restore> PutBody(Builder& b, const msg::Restore& m) {
   return fb::CreateRestore(b, Raw(m.job), Raw(m.consumer), m.consumers, m.index, m.attempt, state, m.rebuild, Raw(m.generation));
 }
 Status TakeBody(const fb::Restore& in, msg::Restore& out) {
-  out = {JobId{in.job()}, ConsumerId{in.consumer()}, in.consumers(), in.index(), in.attempt(), Text(in.state()), in.rebuild(), Generation{in.generation()}};
+  out = {JobId{in.job()}, ConsumerId{in.consumer()}, in.consumers(), in.index(),
+         in.attempt(),    Text(in.state()),          in.rebuild(),   Generation{in.generation()}};
   return {};
 }
 

@@ -41,7 +41,10 @@ def run_leg(
     save: Callable[[penstock.Reader], State] = lambda reader: reader.state_dict(),
     **options: Any,
 ) -> Leg:
-    """Each rank restores `state`, reads `steps` batches of one epoch, and rank 0 saves; what it saved went through JSON. steps=None: all, and nothing is saved."""
+    """Each rank restores `state`, reads `steps` batches of one epoch, and rank 0 saves; what it saved went through JSON.
+
+    steps=None: all, and nothing is saved.
+    """
     options = {"job_name": "job", "even": "uneven", "timeout": 60.0, **options}
     barrier = threading.Barrier(ranks)
     leg = Leg(rows=[[] for _ in range(ranks)], batches=[[] for _ in range(ranks)])

@@ -112,7 +112,7 @@ class Lane:
         limit = int(min(want["to"] - self.next_seq, self.program.chunk))
         if not len(self.rows):
             return min(self.program.batched, limit)
-        missing = max(want["target"] - self.rows.bytes, 1)
+        missing = max(int(want["target"]) - self.rows.bytes, 1)
         return max(1, min(limit, max(missing * len(self.rows) // max(self.rows.bytes, 1), self.program.batched)))
 
     def _advance(self, rows: int) -> int:
