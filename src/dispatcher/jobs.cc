@@ -55,11 +55,6 @@ std::map<JobId, Job>::iterator DispatcherCore::Impl::Bury(std::map<JobId, Job>::
   if (!job.base.empty()) Put(BaseKey(job.id), std::nullopt);
   for (const auto& [epoch, state] : job.open) Put(EpochKey(job.id, epoch), std::nullopt);
   for (const auto& [id, member] : job.members) Put(MemberKey(job.id, id), std::nullopt);
-  std::erase_if(tombstones_, [&](const Tombstone& tombstone) {  // of the same name, before a position of it was restored
-    const bool same = !job.anonymous && tombstone.name == job.name;
-    if (same) Put(TombstoneKey(tombstone.ordinal), std::nullopt);
-    return same;
-  });
   Log("job '" + job.name + "' " + outcome);
   tombstones_.push_back({next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, std::move(outcome)});
   Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));
