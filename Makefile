@@ -35,9 +35,9 @@ demo: build ## two processes read what three workers prepare; one worker is kill
 test: test-cpp test-python ## what CI runs
 
 test-cpp: setup ## the C++ tests, with ASan and UBSan
-	@cmake --preset dev >/dev/null
-	@ninja -C build/dev -j $(JOBS) --quiet
-	@ctest --test-dir build/dev -j $(JOBS) --output-on-failure --no-tests=error
+	@cmake --preset check >/dev/null
+	@ninja -C build/check -j $(JOBS) --quiet
+	@ctest --test-dir build/check -j $(JOBS) --output-on-failure --no-tests=error
 
 test-python: build ## the Python tests, with real processes
 	@$(PYTHON_HERE) -m pytest

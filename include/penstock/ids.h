@@ -45,6 +45,14 @@ struct Cursor {
   friend auto operator<=>(const Cursor&, const Cursor&) = default;
 };
 
+// What names a grant within a job. A lane that comes back under another fence is another grant.
+struct GrantName {
+  LaneKey lane;
+  Seq from = 0;
+  Fence fence{};
+  friend auto operator<=>(const GrantName&, const GrantName&) = default;
+};
+
 }  // namespace penstock
 
 template <>

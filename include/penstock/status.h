@@ -56,10 +56,10 @@ class [[nodiscard]] Status {
   const std::vector<Detail>& details() const { return details_; }
   std::string_view detail(std::string_view name) const;  // "" where there is none
 
-  Status&& With(std::string name, std::string value) &&;
-  Status&& With(std::string name, int64_t value) &&;
+  Status With(std::string name, std::string value) &&;
+  Status With(std::string name, int64_t value) &&;
   // Puts "context: " before the message.
-  Status&& Prefixed(std::string_view context) &&;
+  Status Prefixed(std::string_view context) &&;
 
   std::string ToString() const;  // "Data: message (file=…, offset=…)"
   friend bool operator==(const Status&, const Status&) = default;

@@ -36,14 +36,14 @@ std::string_view Status::detail(std::string_view name) const {
   return {};
 }
 
-Status&& Status::With(std::string name, std::string value) && {
+Status Status::With(std::string name, std::string value) && {
   details_.push_back({std::move(name), std::move(value)});
   return std::move(*this);
 }
 
-Status&& Status::With(std::string name, int64_t value) && { return std::move(*this).With(std::move(name), std::to_string(value)); }
+Status Status::With(std::string name, int64_t value) && { return std::move(*this).With(std::move(name), std::to_string(value)); }
 
-Status&& Status::Prefixed(std::string_view context) && {
+Status Status::Prefixed(std::string_view context) && {
   message_ = std::string(context) + ": " + message_;
   return std::move(*this);
 }

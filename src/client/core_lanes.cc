@@ -9,8 +9,8 @@
 namespace penstock {
 namespace {
 
-constexpr Duration kFirstPause = std::chrono::milliseconds(20);
-constexpr Duration kLongestPause = std::chrono::seconds(1);
+constexpr Duration kFirstReopenPause = std::chrono::milliseconds(20);
+constexpr Duration kLongestReopenPause = std::chrono::seconds(1);
 
 // Worth another worker; anything else is the data's or the plan's fault, and the same everywhere.
 bool GoesElsewhere(Code code) {
@@ -102,7 +102,7 @@ void ClientCore::Place(Lanes::iterator at) {
   if (lane.tried.empty()) return;  // nobody to ask: the next list or retry brings one
   lane.tried.clear();
   lane.state = LaneState::kBackoff;
-  lane.retry_at = now_ + std::min(kLongestPause, kFirstPause * (1 << std::min(lane.attempts++, 6u)));
+  lane.retry_at = now_ + std::min(kLongestReopenPause, kFirstReopenPause * (1 << std::min(lane.attempts++, 6u)));
 }
 
 void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {

@@ -36,14 +36,6 @@ using msg::kNoLimit;
 
 enum class Handle : uint64_t {};  // a block in this process: whoever made it up holds the bytes
 
-// What names a grant. A lane that comes back under another fence is another grant.
-struct GrantName {
-  LaneKey lane;
-  Seq from = 0;
-  Fence fence{};
-  friend auto operator<=>(const GrantName&, const GrantName&) = default;
-};
-
 struct ShelfBlock {
   Handle handle{};
   BlockInfo info;

@@ -7,8 +7,8 @@
 namespace penstock {
 namespace {
 
-constexpr Duration kFirstPause = std::chrono::milliseconds(50);
-constexpr Duration kLongestPause = std::chrono::seconds(2);
+constexpr Duration kFirstRetryPause = std::chrono::milliseconds(50);
+constexpr Duration kLongestRetryPause = std::chrono::seconds(2);
 
 uint64_t Mixed(uint64_t x) {  // splitmix64
   x += 0x9E3779B97F4A7C15ULL;
@@ -56,7 +56,7 @@ void WorkerBook::Lost(WorkerId worker, TimePoint now) {
   Entry& entry = at->second;
   entry.link = Link::kNone;
   const uint32_t doublings = std::min(entry.failures++, 8u);
-  entry.retry_at = now + std::min(kLongestPause, kFirstPause * (1 << doublings));
+  entry.retry_at = now + std::min(kLongestRetryPause, kFirstRetryPause * (1 << doublings));
   if (!entry.listed) workers_.erase(at);
 }
 

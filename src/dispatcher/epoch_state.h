@@ -16,13 +16,6 @@
 
 namespace penstock::dispatcher {
 
-struct GrantName {
-  LaneKey lane;
-  Seq from = 0;
-  Fence fence{};
-  friend auto operator<=>(const GrantName&, const GrantName&) = default;
-};
-
 // Why rows came back: what a loop left by `break` is dropped when nobody else reads the epoch; what was lost with a consumer never is.
 enum class Origin : uint8_t { kKept = 0, kBroken = 1 };
 
