@@ -97,6 +97,7 @@ Shelf::Taken Shelf::NextLocked() {
   if (!failure_.ok()) return failure_;
   if (may && Short()) {
     ++totals_.epoch_batches;
+    log_.Close();  // a step without rows of its own
     return Again{};
   }
   if (StepsDone()) DropRest();

@@ -1,6 +1,7 @@
 #include "dispatcher/epoch_state.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::dispatcher {
 namespace {
@@ -191,6 +192,8 @@ uint64_t EpochState::DropUnwanted() {
   }
   return dropped;
 }
+
+uint64_t EpochState::DropPool() { return std::exchange(pool_, {}).size(); }
 
 ReplicaState* EpochState::FindReplica(ReplicaId replica) {
   for (ReplicaState& state : replicas_) {

@@ -118,6 +118,9 @@ class EpochState {
   // Nobody reads this epoch any more: pieces left by `break` and lanes never granted are dropped. Returns how many.
   uint64_t DropUnwanted();
 
+  // Nobody may deliver more of this epoch: what waits in the pool is dropped. Returns how many pieces.
+  uint64_t DropPool();
+
   // For the store.
   void RestoreReplica(ReplicaState replica) { replicas_.push_back(std::move(replica)); }
   void RestorePiece(const Piece& piece) { pool_[{piece.lane, piece.from}] = piece; }

@@ -71,8 +71,10 @@ class Evener {
     uint64_t best_left = ahead;
     for (auto& [name, held] : *holder) {
       const uint64_t batches = held.ready_rows / job_.inputs.layout.batch;
-      if (!held.live() && (batches == 0 || batches >= ahead)) continue;
-      const uint64_t left = held.live() ? 0 : (2 * batches > ahead ? 2 * batches - ahead : ahead - 2 * batches);
+      // More than a piece is dealt in pieces to both; one piece moves only if that makes them more alike, else it would go to and fro.
+      const bool dealt = held.live() || batches > kPieceBatches;
+      if (!dealt && (batches == 0 || batches >= ahead)) continue;
+      const uint64_t left = dealt ? 0 : (2 * batches > ahead ? 2 * batches - ahead : ahead - 2 * batches);
       if (best != nullptr && left >= best_left) continue;
       best = &held;
       best_left = left;

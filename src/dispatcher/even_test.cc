@@ -109,6 +109,36 @@ TEST_F(EvenTest, TheOneThatIsAheadGivesOfItsReadyBatches) {
   ASSERT_EQ(readers[1].reply.revoke.size(), 1u) << "6 batches would leave it with 2 and the other with 6; 2 leave 6 and 2: either evens out by 4";
 }
 
+TEST_F(EvenTest, OneLongLaneIsDealtInPiecesToBoth) {
+  Start();
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 1, {2});
+  Ended(readers[1], 1, {40});
+  ASSERT_EQ(readers[1].reply.revoke.size(), 1u) << "all it has ahead is this lane";
+  const msg::Grant lane = readers[1].reply.revoke[0];
+  h.pushed.clear();
+  readers[1].beat.ready_batches = 0;
+  readers[1].Finish(h, lane, {4, 0}, false, 6, true);
+  ASSERT_FALSE(h.pushed.empty());
+  const auto first = std::get<msg::BeatReply>(h.pushed.back().message).grants;
+  ASSERT_EQ(first.size(), 2u) << "its own tail, and a piece";
+  EXPECT_EQ(first[1].range.to - first[1].range.from.seq, 16u);
+  ASSERT_EQ(readers[1].reply.grants.size(), 1u) << "so has the one that gave it";
+  EXPECT_EQ(readers[1].reply.grants[0].range.to - readers[1].reply.grants[0].range.from.seq, 16u);
+}
+
+TEST_F(EvenTest, AfterTheStepsAreKnownTailsStayAndTheEpochEndsWithTheLastOfThem) {
+  Start();
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 2, {3});
+  Ended(readers[1], 2, {3});
+  ASSERT_EQ(readers[1].reply.steps, 2u);
+  EXPECT_TRUE(readers[1].reply.revoke.empty());
+  h.Say(SessionId{1}, msg::Leave{readers[0].beat.job, readers[0].beat.consumer, {}, {}});
+  readers[1].Finish(h, readers[1].reply.grants.at(0), {9, 0}, true, 0, true);
+  EXPECT_TRUE(readers[1].reply.epoch_done) << "what the other left is dropped";
+}
+
 TEST_F(EvenTest, ADeclaredConsumerThatNeverCameIsWaitedFor) {
   h.AddWorker(1);
   msg::Join join = h.JoinOf(1);

@@ -159,9 +159,11 @@ class Settler {
     return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return item.second.reads() && item.second.epoch < epoch; });
   }
 
+  // What the last reader left by `break`, and what came back after all were told how many steps they have (even).
   void DropUnwanted(EpochState& state) {
-    if (!Readers(state.epoch()).empty() || AnyBehind(state.epoch()) || !SomebodyBeyond(state.epoch())) return;
-    const uint64_t dropped = state.DropUnwanted();
+    const bool unread = Readers(state.epoch()).empty() && !AnyBehind(state.epoch()) && SomebodyBeyond(state.epoch());
+    const bool evened = job_.steps.contains(state.epoch());
+    const uint64_t dropped = (evened ? state.DropPool() : 0) + (unread ? state.DropUnwanted() : 0);
     if (dropped == 0) return;
     job_.dropped += dropped;
     changes_.job = true;
@@ -275,6 +277,7 @@ class Settler {
   void End(EpochState& state) {
     Members readers = Readers(state.epoch());
     if (readers.empty() || !state.AllGranted() || SomebodySilent(state) || Evening(job_, state)) return;
+    if (job_.steps.contains(state.epoch())) return EndEvened(readers);
     Members staying = readers;
     std::erase_if(staying, [](const Consumer* consumer) { return consumer->ending; });
     if (staying.empty()) {  // those that were to stay are gone: choose again
@@ -287,6 +290,13 @@ class Settler {
       if (consumer->ending) TakeTails(*consumer);
     }
     if (nothing_left) TellKeeper(state, staying);
+  }
+
+  // Each drops its own tails at the last step: none go to another.
+  void EndEvened(const Members& readers) {
+    for (Consumer* consumer : readers) {
+      if (Idle(*consumer) && HeldBy(*consumer) == 0) Finished(*consumer);
+    }
   }
 
   bool PoolsEmpty(Epoch upto) const {
