@@ -207,6 +207,24 @@ TEST(PartAsks, OfAStepBeforeTellWhatWasThenAndWhatIsNow) {
   EXPECT_EQ(ParsePosition(replies[0].at_tag)->delivered.epochs.at(Epoch{0}).ToString(), "0:0-4");
 }
 
+TEST(PartAsks, OfAStepThatIsNotKeptAnyMoreAreRefusedButAtTheEpochsEnd) {
+  CoreShell shell(BatchOf(1), Options());
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  shell.Block(shell.OpenOf(0).stream, 0, 80);
+  for (int batch = 0; batch < 80; ++batch) EXPECT_EQ(shell.NextRows(), 1u);
+  msg::Joined joined = shell.Welcome();
+  joined.consumers = 2;
+  PartAsks asks;
+  asks.Add({JobId{7}, 1, 3});
+  EXPECT_EQ(asks.Answer({}, joined, shell.shelf())[0].error.code(), Code::kNotFound);
+  shell.End(shell.OpenOf(0).stream, 80);
+  shell.shelf().EndEpoch(Epoch{0});
+  asks.Add({JobId{7}, 2, 3});
+  const auto replies = asks.Answer({}, joined, shell.shelf());
+  EXPECT_EQ(ParsePosition(replies[0].at_tag)->delivered.epochs.at(Epoch{0}).ToString(), "0");
+}
+
 TEST(PartAsks, AreAnsweredAtOnceWhereConsumersShareNoSteps) {
   CoreShell shell(BatchOf(4), Options());
   ReadSome(shell);

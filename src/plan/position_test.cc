@@ -65,6 +65,18 @@ TEST(Position, ComesBackFromItsJsonAsItWas) {
   EXPECT_EQ(*again, strict);
 }
 
+// The others of version 1 are in tests/states.
+TEST(Position, AStrictStateOfVersion1StaysReadable) {
+  const auto state = ParsePosition(
+      R"({"penstock":1,"kind":"position","job":"train","dataset":"d","rows":"r","manifest":"m","mode":"strict","seed":7,"generation":1,)"
+      R"("tag":9,"consumers":2,"batch":4,"places":2,"epoch":1,"epochs_done":1,"epochs":{},)"
+      R"("ring":{"epoch":1,"turn":77,"places":[[4,"64"],[9,"32.1"]],"place":1,"next_lane":10,"tails":[[2,"96",3,5]]}})");
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->ring, SampleRing());
+  EXPECT_EQ(state->places, 2u);
+  EXPECT_EQ(state->delivered.epochs_done, Epoch{1});
+}
+
 TEST(Position, SaysRowsAsRangesThatPeopleCanRead) {
   const Json json = Json::parse(ToJson(Sample(Position::Kind::kPosition)));
   EXPECT_EQ(json["epochs"]["3"].dump(), R"({"lanes":"0-5","parts":{"6":"0-500,600.2-end"}})");
