@@ -105,6 +105,7 @@ class Lane final : public CodeLane {
       wanted["cap"] = want.cap;
       wanted["group"] = want.group_rows;
       wanted["phase"] = want.phase;
+      wanted["by_group"] = want.by_group;
       wanted["to"] = want.to;
       nb::object block = input == nullptr ? nb::none() : ViewOf(*input);
       return ToRows(runner_.attr("fill")(number_, wanted, block, input_over));

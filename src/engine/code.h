@@ -36,6 +36,7 @@ struct CodeWant {
   uint64_t cap = 0;         // bytes; more only for a single row
   uint64_t group_rows = 1;  // blocks are whole groups where they can be
   uint64_t phase = 0;       // rows of the group that are out already
+  bool by_group = false;    // a block is one group, however large; only the lane's last is smaller
   Seq to = kLaneEnd;        // source rows from here on are not wanted yet
 };
 

@@ -73,8 +73,8 @@ class CodeRun final : public LaneRun {
   }
 
   CodeWant Want() const {
-    const uint64_t phase = (program_.keeps_rows ? next_.seq : emitted_) % plan_.group_rows;
-    return {request_.block_target, request_.block_cap, plan_.group_rows, phase, request_.to};
+    const uint64_t phase = request_.by_group ? 0 : (program_.keeps_rows ? next_.seq : emitted_) % plan_.group_rows;
+    return {request_.block_target, request_.block_cap, plan_.group_rows, phase, request_.by_group, request_.to};
   }
 
   Status Open() {
@@ -95,6 +95,7 @@ class CodeRun final : public LaneRun {
     plan.group_rows = 1;
     LaneRequest request = request_;
     request.from = {next_.seq, 0};
+    request.by_group = false;
     request.block_target = std::min(kInputBlock, request_.block_cap);
     request.allocator = &plan_.context.code->scratch();
     input_ = MakeLaneRun(std::move(plan), request);

@@ -162,8 +162,8 @@ class JobExecutors::Lane final : public CodeLane {
   }
 
   Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over) override {
-    Json message{{"op", "fill"},        {"lane", number_}, {"target", want.target},   {"cap", want.cap}, {"group", want.group_rows},
-                 {"phase", want.phase}, {"to", want.to},   {"input_over", input_over}};
+    Json message{{"op", "fill"},        {"lane", number_},           {"target", want.target}, {"cap", want.cap},         {"group", want.group_rows},
+                 {"phase", want.phase}, {"by_group", want.by_group}, {"to", want.to},         {"input_over", input_over}};
     auto answer = executor_->Ask(std::move(message), host_->options_.timeout, {}, input);
     if (!answer.ok()) return host_->Explain(answer.status(), open_);
     auto rows = ToRows(*answer);

@@ -99,11 +99,15 @@ class Lane:
     def _complete(self, want: dict[str, Any], waited: float) -> bool:
         if not len(self.rows):
             return False
+        if want["by_group"]:
+            return len(self.rows) >= int(want["group"])
         if self.rows.bytes >= want["cap"] or waited >= ANSWER_AFTER:
             return True
         return self._groups(want) > 0 and (self.rows.bytes >= want["target"] or waited >= SEND_AFTER)
 
     def _groups(self, want: dict[str, Any]) -> int:
+        if want["by_group"]:
+            return int(want["group"]) if len(self.rows) >= want["group"] else 0
         end = want["phase"] + len(self.rows)
         return int(max(end - end % want["group"] - want["phase"], 0))
 
@@ -180,8 +184,10 @@ class Lane:
     def _tell(self, want: dict[str, Any], over: bool) -> dict[str, Any]:
         groups = self._groups(want)
         over = over or self.error is not None or self.ended
-        rows = len(self.rows) if (over and self.rows.bytes <= want["target"]) or groups == 0 else groups
-        rows = min(rows, self.rows.rows_within(want["cap"]))
+        rows = groups or len(self.rows)
+        if not want["by_group"]:
+            rows = len(self.rows) if over and self.rows.bytes <= want["target"] else rows
+            rows = min(rows, self.rows.rows_within(want["cap"]))
         cursors = self.rows.cursors
         end = cursors[rows] if rows < len(cursors) else _after(cursors[-1], (self.next_seq, 0), self.program.keeps_rows)
         return {
