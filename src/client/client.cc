@@ -98,8 +98,8 @@ class RemoteClient final : public Client {
  private:
   Result<std::unique_ptr<Reader>> JoinPlan(const std::string& dataset_id, const Plan& plan, ReadOptions options) {
     PENSTOCK_TRY(CheckNotForked(hub_.stamp(), "client"));
-    if (options.mode != Mode::kShared && options.mode != Mode::kReplicated) {
-      return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
+    if (options.mode == Mode::kSharded) {
+      return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
     }
     if (options.even == Even::kDrop || options.even == Even::kPad) {
       return Status(Code::kInvalid, "even='drop' and even='pad' are not there yet: use even='uneven', which delivers every row");

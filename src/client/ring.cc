@@ -177,9 +177,10 @@ RingPosition Ring::position() const {
 
 std::vector<LaneId> Ring::Needs(uint32_t ahead) const {
   std::vector<LaneId> needs;
+  // An ended lane is needed, too, while it has groups that were not walked over: they will be asked for.
   const auto wanted = [&](LaneId lane) {
     const auto words = words_.find(lane);
-    return words == words_.end() || !words->second.ended;
+    return words == words_.end() || !words->second.ended || !words->second.groups.empty();
   };
   for (size_t i = 0; i < ring_.size(); ++i) {
     const LaneId lane = ring_[(place_ + i) % ring_.size()].lane;

@@ -63,8 +63,8 @@ class Ring {
   RingPosition position() const;
   uint64_t next_batch() const { return turn_ / shape_.mix; }
 
-  // Lanes that it waits for, or will, in the order of need: those with a place, and `ahead` in line of which it is not known that they are too short
-  // to have a group.
+  // Lanes whose words or groups are due, in the order of need: those with a place, and `ahead` in line of which it is not known that they are too
+  // short to have a group.
   std::vector<LaneId> Needs(uint32_t ahead) const;
   // What keeps it from going on.
   std::optional<LaneId> waits_for() const { return waits_for_; }

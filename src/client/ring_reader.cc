@@ -189,7 +189,8 @@ std::vector<RingReader::Need> RingReader::Needs() const {
   }
   if (settled_) return needs;
   const auto waits_for = ring_.waits_for();
-  for (const LaneId lane : ring_.Needs(kLanesAhead)) need(lane, ring_.Told(lane), lane == waits_for);
+  // From where it was walked to, though more was told of: groups on the way there may be its own.
+  for (const LaneId lane : ring_.Needs(kLanesAhead)) need(lane, Passed(lane), lane == waits_for);
   // Ended lanes stay open for their tails, which somebody will want soon.
   for (const RingPosition::Tail& tail : walked_.tails) need(tail.lane, tail.first, false);
   std::stable_partition(needs.begin(), needs.end(), [](const Need& n) { return n.waited; });

@@ -244,10 +244,9 @@ void WorkerCore::State::OnGroup(Run& run, const BlockToken& block) {
   }
   // The end comes without room: the tail may lie here for long.
   if (block.info.rows < job.group_rows) StepGroup(run, 0);
-  for (const LaneNo no : std::set<LaneNo>(shared.followers)) {
-    TellGroups(shared, lanes_.at(no));
-    SendWanted(shared, lanes_.at(no));
-  }
+  // All hear of it before anybody gets it: what was sent is not told of any more.
+  for (const LaneNo no : shared.followers) TellGroups(shared, lanes_.at(no));
+  for (const LaneNo no : shared.followers) SendWanted(shared, lanes_.at(no));
   DropPassed(shared);
   WorkGroups(key);
 }

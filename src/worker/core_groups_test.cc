@@ -91,6 +91,17 @@ TEST_F(GroupsTest, OneWhoOpensWhereNoKeptGroupBeginsGetsAProductionOfItsOwnAndJo
   EXPECT_LT(shell.made, 40u + 20u) << "it goes on with what was made for the first";
 }
 
+TEST_F(GroupsTest, AGroupThatIsSentAtOnceIsToldOfToAllBefore) {
+  shell.lane_rows = 40;
+  shell.Follow(1, 1, LaneId{0});
+  shell.Take(1, 1, {0, 8, 16, 24, 32}, 40);  // as after a worker's death: all is known and asked for
+  shell.Follow(2, 1, LaneId{0});
+  shell.Settle();
+  EXPECT_EQ(Firsts(2), Firsts(1));
+  EXPECT_TRUE(shell.at(2, 1).told_end);
+  EXPECT_EQ(shell.started, 1);
+}
+
 TEST_F(GroupsTest, ALaneThatAFollowerLeavesGoesOnForTheOthers) {
   shell.Follow(1, 1, LaneId{0});
   shell.Follow(2, 1, LaneId{0});
