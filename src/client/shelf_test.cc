@@ -20,7 +20,7 @@ Layout Cut(uint64_t batch, uint32_t mix = 1, bool drop = false) {
   return layout;
 }
 
-GrantName Lane(uint32_t lane, uint32_t epoch = 0) { return {{Epoch{epoch}, ReplicaId{}, LaneId{lane}}, 0, Fence{1}}; }
+GrantName Grant(uint32_t lane, uint32_t epoch = 0) { return {{Epoch{epoch}, ReplicaId{}, LaneId{lane}}, 0, Fence{1}}; }
 
 ShelfBlock Rows(uint64_t handle, uint64_t from, uint64_t to) { return {Handle{handle}, {to - from, {from, 0}, {to, 0}, 8 * (to - from), 0}, {}}; }
 
@@ -60,8 +60,8 @@ class ShelfTest : public ::testing::Test {
 
 TEST_F(ShelfTest, AFullGroupIsABatchOfOneSlice) {
   Start(Cut(4));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 10));
   const auto batch = Batch();
   ASSERT_EQ(batch.size(), 1u);
   EXPECT_EQ(batch[0].row, 0u);
@@ -73,19 +73,19 @@ TEST_F(ShelfTest, AFullGroupIsABatchOfOneSlice) {
 
 TEST_F(ShelfTest, AGroupMayBeOfSeveralBlocks) {
   Start(Cut(4));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 3));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 3));
   EXPECT_TRUE(Waits());
-  shelf_.Put(Lane(0), Rows(2, 3, 6));
+  shelf_.Put(Grant(0), Rows(2, 3, 6));
   EXPECT_EQ(Batch().size(), 2u);
 }
 
 TEST_F(ShelfTest, RowsThatWerePutBeforeAreSkipped) {
   Start(Cut(0));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 5));
-  shelf_.Put(Lane(0), Rows(2, 3, 8));
-  shelf_.Put(Lane(0), Rows(3, 2, 7));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 5));
+  shelf_.Put(Grant(0), Rows(2, 3, 8));
+  shelf_.Put(Grant(0), Rows(3, 2, 7));
   EXPECT_EQ(Count(Batch()), 5u);
   const auto second = Batch();
   ASSERT_EQ(second.size(), 1u);
@@ -96,67 +96,67 @@ TEST_F(ShelfTest, RowsThatWerePutBeforeAreSkipped) {
 
 TEST_F(ShelfTest, RowsThatWereFilteredOrMultipliedKeepTheirCursors) {
   Start(Cut(2));
-  Open(Lane(0));
+  Open(Grant(0));
   ShelfBlock block{Handle{1}, {4, {1, 0}, {9, 0}, 32, 0}, {{1, 0}, {1, 1}, {4, 0}, {7, 0}, {9, 0}}};
-  shelf_.Put(Lane(0), block);
+  shelf_.Put(Grant(0), block);
   EXPECT_EQ(Batch()[0].end, (Cursor{4, 0}));
   EXPECT_EQ(Batch()[0].end, (Cursor{9, 0}));
 }
 
 TEST_F(ShelfTest, ReceivedMovesWithTheBatchAndAskedWhenTheLoopComesBack) {
   Start(Cut(2));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 4));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 4));
   Batch();
   Progress progress = shelf_.TakeProgress();
-  EXPECT_EQ(Find(progress, Lane(0))->received, (Cursor{2, 0}));
-  EXPECT_EQ(Find(progress, Lane(0))->asked, (Cursor{0, 0}));
+  EXPECT_EQ(Find(progress, Grant(0))->received, (Cursor{2, 0}));
+  EXPECT_EQ(Find(progress, Grant(0))->asked, (Cursor{0, 0}));
   Batch();
   progress = shelf_.TakeProgress();
-  EXPECT_EQ(Find(progress, Lane(0))->received, (Cursor{4, 0}));
-  EXPECT_EQ(Find(progress, Lane(0))->asked, (Cursor{2, 0}));
+  EXPECT_EQ(Find(progress, Grant(0))->received, (Cursor{4, 0}));
+  EXPECT_EQ(Find(progress, Grant(0))->asked, (Cursor{2, 0}));
 }
 
 TEST_F(ShelfTest, ALaneIsDoneWhenItsLastRowsWereAskedBeyond) {
   Start(Cut(2));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 2));
-  shelf_.End(Lane(0), {5, 0});  // rows 2 to 4 were filtered
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 2));
+  shelf_.End(Grant(0), {5, 0});  // rows 2 to 4 were filtered
   Batch();
-  EXPECT_FALSE(Find(shelf_.TakeProgress(), Lane(0))->done);
+  EXPECT_FALSE(Find(shelf_.TakeProgress(), Grant(0))->done);
   EXPECT_TRUE(Waits());
   const Progress progress = shelf_.TakeProgress();
-  EXPECT_TRUE(Find(progress, Lane(0))->done);
-  EXPECT_EQ(Find(progress, Lane(0))->asked, (Cursor{5, 0}));
+  EXPECT_TRUE(Find(progress, Grant(0))->done);
+  EXPECT_EQ(Find(progress, Grant(0))->asked, (Cursor{5, 0}));
 }
 
 TEST_F(ShelfTest, TailsAreJoinedFirstComeFirst) {
   Start(Cut(4));
   for (uint32_t lane : {0u, 1u, 2u}) {
-    Open(Lane(lane));
-    shelf_.Put(Lane(lane), Rows(lane + 1, 0, 3));
+    Open(Grant(lane));
+    shelf_.Put(Grant(lane), Rows(lane + 1, 0, 3));
   }
-  shelf_.End(Lane(1), {3, 0});
+  shelf_.End(Grant(1), {3, 0});
   EXPECT_TRUE(Waits());
-  shelf_.End(Lane(0), {3, 0});
+  shelf_.End(Grant(0), {3, 0});
   const auto batch = Batch();
   ASSERT_EQ(batch.size(), 2u);
-  EXPECT_EQ(batch[0].grant, Lane(1));
+  EXPECT_EQ(batch[0].grant, Grant(1));
   EXPECT_EQ(batch[0].rows, 3u);
-  EXPECT_EQ(batch[1].grant, Lane(0));
+  EXPECT_EQ(batch[1].grant, Grant(0));
   EXPECT_EQ(batch[1].rows, 1u);
 }
 
 TEST_F(ShelfTest, ATailIsDeliveredFromItsCopyAndTheBlockIsPassed) {
   Start(Cut(4));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 9));
-  shelf_.End(Lane(0), {9, 0});
-  EXPECT_FALSE(shelf_.ThinTail(Lane(0)));  // two groups are to come
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 9));
+  shelf_.End(Grant(0), {9, 0});
+  EXPECT_FALSE(shelf_.ThinTail(Grant(0)));  // two groups are to come
   Batch();
   Batch();
   shelf_.Claimed();
-  const std::optional<Slice> tail = shelf_.ThinTail(Lane(0));
+  const std::optional<Slice> tail = shelf_.ThinTail(Grant(0));
   ASSERT_TRUE(tail);
   EXPECT_EQ(tail->row, 8u);
   EXPECT_TRUE(shelf_.ReplaceTail(*tail, Rows(2, 8, 9)));
@@ -171,9 +171,9 @@ TEST_F(ShelfTest, ATailIsDeliveredFromItsCopyAndTheBlockIsPassed) {
 
 TEST_F(ShelfTest, TheEndGivesOneShortBatchAndThenNothing) {
   Start(Cut(4));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 3));
-  shelf_.End(Lane(0), {3, 0});
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 3));
+  shelf_.End(Grant(0), {3, 0});
   EXPECT_TRUE(Waits());
   shelf_.EndEpoch(Epoch{0});
   EXPECT_EQ(Count(Batch()), 3u);
@@ -183,36 +183,36 @@ TEST_F(ShelfTest, TheEndGivesOneShortBatchAndThenNothing) {
 
 TEST_F(ShelfTest, DropRemainderCountsWhatItDropsAndTheLaneIsDone) {
   Start(Cut(4, 1, true));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 3));
-  shelf_.End(Lane(0), {3, 0});
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 3));
+  shelf_.End(Grant(0), {3, 0});
   shelf_.EndEpoch(Epoch{0});
   EXPECT_TRUE(AtEnd());
   const Progress progress = shelf_.TakeProgress();
   EXPECT_EQ(progress.totals.dropped_rows, 3u);
-  EXPECT_TRUE(Find(progress, Lane(0))->done);
+  EXPECT_TRUE(Find(progress, Grant(0))->done);
   EXPECT_EQ(progress.passed.size(), 1u);
 }
 
 TEST_F(ShelfTest, AMixedBatchTakesAGroupOfEachOpenLane) {
   Start(Cut(4, 2));
-  Open(Lane(0));
-  Open(Lane(1));
-  shelf_.Put(Lane(0), Rows(1, 0, 8));
+  Open(Grant(0));
+  Open(Grant(1));
+  shelf_.Put(Grant(0), Rows(1, 0, 8));
   EXPECT_TRUE(Waits());  // lane 1 may still give its group
-  shelf_.Put(Lane(1), Rows(2, 0, 2));
+  shelf_.Put(Grant(1), Rows(2, 0, 2));
   const auto batch = Batch();
   ASSERT_EQ(batch.size(), 2u);
   EXPECT_NE(batch[0].grant, batch[1].grant);
   EXPECT_TRUE(Waits());
-  shelf_.SetOpen(Lane(1), false);  // nothing is on its way there
+  shelf_.SetOpen(Grant(1), false);  // nothing is on its way there
   EXPECT_EQ(Count(Batch()), 4u);
 }
 
 TEST_F(ShelfTest, AnOverLeaseDeliversNothingAndARenewedOneGoesOn) {
   Start(Cut(2));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 4));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 4));
   clock_.Advance(seconds(13));
   const Shelf::Taken taken = shelf_.Next();
   ASSERT_TRUE(std::holds_alternative<Shelf::Wait>(taken));
@@ -223,28 +223,28 @@ TEST_F(ShelfTest, AnOverLeaseDeliversNothingAndARenewedOneGoesOn) {
 
 TEST_F(ShelfTest, ARemovedGrantGivesNoMoreRowsAndSaysWhereItStood) {
   Start(Cut(2));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 6));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 6));
   Batch();
-  shelf_.Remove(Lane(0));
+  shelf_.Remove(Grant(0));
   EXPECT_TRUE(Waits());
   const Progress progress = shelf_.TakeProgress();
-  EXPECT_TRUE(Find(progress, Lane(0))->removed);
-  EXPECT_EQ(Find(progress, Lane(0))->received, (Cursor{2, 0}));
+  EXPECT_TRUE(Find(progress, Grant(0))->removed);
+  EXPECT_EQ(Find(progress, Grant(0))->received, (Cursor{2, 0}));
   EXPECT_EQ(progress.passed.size(), 1u);
 }
 
 TEST_F(ShelfTest, RowsGivenBackAreNotReceivedThoughTheLaneHasEnded) {
   Start(Cut(0));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 10));
-  shelf_.End(Lane(0), {10, 0});
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 10));
+  shelf_.End(Grant(0), {10, 0});
   EXPECT_EQ(Count(Batch()), 10u);
   (void)shelf_.TakeProgress();
   shelf_.Unreceive(7);
   shelf_.Close();
   const Progress progress = shelf_.TakeProgress();
-  const Mark* mark = Find(progress, Lane(0));
+  const Mark* mark = Find(progress, Grant(0));
   ASSERT_NE(mark, nullptr);
   EXPECT_EQ(mark->received, (Cursor{3, 0}));
   EXPECT_EQ(mark->left_rows, 7u);
@@ -253,8 +253,8 @@ TEST_F(ShelfTest, RowsGivenBackAreNotReceivedThoughTheLaneHasEnded) {
 
 TEST_F(ShelfTest, AnErrorComesAfterTheBatchesThatAreReady) {
   Start(Cut(2));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 5));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 5));
   shelf_.Fail(Status(Code::kData, "bad"));
   EXPECT_EQ(Count(Batch()), 2u);
   EXPECT_EQ(Count(Batch()), 2u);
@@ -264,29 +264,29 @@ TEST_F(ShelfTest, AnErrorComesAfterTheBatchesThatAreReady) {
 
 TEST_F(ShelfTest, ANewEpochRemovesTheGrantsOfTheOneThatWasLeft) {
   Start(Cut(2));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 5));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 5));
   Batch();
   shelf_.BeginEpoch(Epoch{1});
   shelf_.EndEpoch(Epoch{0});
   EXPECT_TRUE(Waits());
-  EXPECT_EQ(Find(shelf_.TakeProgress(), Lane(0))->received, (Cursor{2, 0}));
-  shelf_.Add(Lane(1), {}, Epoch{0});  // on its way when the loop went on
-  EXPECT_TRUE(Find(shelf_.TakeProgress(), Lane(1))->removed);
+  EXPECT_EQ(Find(shelf_.TakeProgress(), Grant(0))->received, (Cursor{2, 0}));
+  shelf_.Add(Grant(1), {}, Epoch{0});  // on its way when the loop went on
+  EXPECT_TRUE(Find(shelf_.TakeProgress(), Grant(1))->removed);
 }
 
 TEST_F(ShelfTest, APieceOfAnEarlierEpochMayComeToAReaderThatHasGoneOn) {
   Start(Cut(2));
   shelf_.BeginEpoch(Epoch{1});
-  shelf_.Add(Lane(0), {}, Epoch{1});
-  shelf_.Put(Lane(0), Rows(1, 0, 2));
+  shelf_.Add(Grant(0), {}, Epoch{1});
+  shelf_.Put(Grant(0), Rows(1, 0, 2));
   EXPECT_EQ(Count(Batch()), 2u);
 }
 
 TEST_F(ShelfTest, BlocksArePassedOnlyAfterTheLoopHasClaimedThem) {
   Start(Cut(2));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 2));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 2));
   Batch();
   EXPECT_TRUE(shelf_.TakeProgress().passed.empty());
   shelf_.Claimed();
@@ -312,8 +312,8 @@ TEST(ShelfProperty, EveryRowComesOnceAndBatchesAreFull) {
     uint64_t total = 0, handle = 0, got = 0, passed = 0, ended = 0, short_batches = 0;
     for (uint32_t i = 0; i < lanes.size(); ++i) {
       total += lanes[i].rows = below(40);
-      shelf.Add(Lane(i), {}, Epoch{0});
-      shelf.SetOpen(Lane(i), true);
+      shelf.Add(Grant(i), {}, Epoch{0});
+      shelf.SetOpen(Grant(i), true);
     }
     while (true) {
       const auto i = static_cast<uint32_t>(below(lanes.size()));
@@ -321,11 +321,11 @@ TEST(ShelfProperty, EveryRowComesOnceAndBatchesAreFull) {
       if (lane.at < lane.rows) {
         const uint64_t from = lane.at - std::min(lane.at, below(3));  // some rows come twice
         const uint64_t to = std::min(lane.rows, lane.at + 1 + below(7));
-        shelf.Put(Lane(i), Rows(++handle, from, to));
+        shelf.Put(Grant(i), Rows(++handle, from, to));
         lane.at = to;
       } else if (!lane.ended) {
         lane.ended = true;
-        shelf.End(Lane(i), {lane.rows, 0});
+        shelf.End(Grant(i), {lane.rows, 0});
         if (++ended == lanes.size()) shelf.EndEpoch(Epoch{0});
       }
       if (below(2) == 0) continue;
@@ -354,10 +354,10 @@ TEST(ShelfThreads, ALoopAndACoreShareAShelf) {
   shelf.SetLease(Clock::System().Now() + seconds(600));
   std::thread core([&] {
     for (uint32_t lane = 0; lane < 20; ++lane) {
-      shelf.Add(Lane(lane), {}, Epoch{0});
-      shelf.SetOpen(Lane(lane), true);
-      for (uint64_t row = 0; row < 100; row += 10) shelf.Put(Lane(lane), Rows(lane * 100 + row, row, row + 10));
-      shelf.End(Lane(lane), {100, 0});
+      shelf.Add(Grant(lane), {}, Epoch{0});
+      shelf.SetOpen(Grant(lane), true);
+      for (uint64_t row = 0; row < 100; row += 10) shelf.Put(Grant(lane), Rows(lane * 100 + row, row, row + 10));
+      shelf.End(Grant(lane), {100, 0});
       shelf.TakeProgress();
     }
     shelf.EndEpoch(Epoch{0});
@@ -387,8 +387,8 @@ std::string DeliveredBy(const Shelf& shelf, std::optional<uint64_t> tag = {}) {
 
 TEST_F(ShelfTest, DeliveredIsWhatTheLoopHasAndNotWhatIsOnTheShelf) {
   Start(Cut(4));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 10));
   EXPECT_EQ(DeliveredBy(shelf_), "");
   Batch();
   EXPECT_EQ(DeliveredBy(shelf_), "0:0-4");
@@ -400,22 +400,22 @@ TEST_F(ShelfTest, DeliveredIsWhatTheLoopHasAndNotWhatIsOnTheShelf) {
 
 TEST_F(ShelfTest, FilteredRowsBeforeAndAfterABatchAreDeliveredWithIt) {
   Start(Cut(2));
-  Open(Lane(0));
+  Open(Grant(0));
   ShelfBlock block = Rows(1, 0, 2);
   block.info = {2, {0, 0}, {9, 0}, 16, 0};
   block.cursors = {{3, 0}, {5, 0}, {9, 0}};  // rows 0 to 2, 4 and 6 to 8 were filtered
-  shelf_.Put(Lane(0), block);
+  shelf_.Put(Grant(0), block);
   Batch();
   EXPECT_EQ(DeliveredBy(shelf_), "0:0-9");
-  shelf_.End(Lane(0), {9, 0});
+  shelf_.End(Grant(0), {9, 0});
   EXPECT_EQ(DeliveredBy(shelf_), "0");
 }
 
 TEST_F(ShelfTest, ARangesEndIsNotItsLanesEnd) {
   Start(Cut(4));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 4));
-  shelf_.End(Lane(0), {4, 0}, false);
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 4));
+  shelf_.End(Grant(0), {4, 0}, false);
   Batch();
   EXPECT_EQ(DeliveredBy(shelf_), "0:0-4");
 }
@@ -423,9 +423,9 @@ TEST_F(ShelfTest, ARangesEndIsNotItsLanesEnd) {
 TEST_F(ShelfTest, TailsAreDeliveredWhenTheyAreJoinedAndWhatIsDroppedWithTheLastBatch) {
   Start(Cut(4, 1, true));
   for (uint32_t lane = 0; lane < 3; ++lane) {
-    Open(Lane(lane));
-    shelf_.Put(Lane(lane), Rows(lane + 1, 0, 3));
-    shelf_.End(Lane(lane), {3, 0});
+    Open(Grant(lane));
+    shelf_.Put(Grant(lane), Rows(lane + 1, 0, 3));
+    shelf_.End(Grant(lane), {3, 0});
   }
   EXPECT_EQ(DeliveredBy(shelf_), "");
   EXPECT_EQ(Count(Batch()), 4u);
@@ -439,8 +439,8 @@ TEST_F(ShelfTest, TailsAreDeliveredWhenTheyAreJoinedAndWhatIsDroppedWithTheLastB
 
 TEST_F(ShelfTest, RowsThatWereGivenBackAreNotDelivered) {
   Start(Cut(0));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 10));
   EXPECT_EQ(Count(Batch()), 10u);
   EXPECT_EQ(DeliveredBy(shelf_, 7), "0:0-7");
   shelf_.Unreceive(4);
@@ -449,8 +449,8 @@ TEST_F(ShelfTest, RowsThatWereGivenBackAreNotDelivered) {
 
 TEST_F(ShelfTest, RestartedItHasNoGrantsAndNothingDelivered) {
   Start(Cut(4));
-  Open(Lane(0));
-  shelf_.Put(Lane(0), Rows(1, 0, 10));
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 10));
   Batch();
   shelf_.Restart(Cut(4), Epoch{2}, Generation{3});
   EXPECT_TRUE(Waits());

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <array>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -17,21 +18,17 @@
 namespace penstock {
 namespace {
 
-struct ReactorDescriptors {
-  int epoll;
-  int timer;
-  int wake;
-};
-ReactorDescriptors DescriptorsOf(asio::detail::epoll_reactor& reactor);
+using Reactor = asio::detail::epoll_reactor;
+using ReactorDescriptors = std::array<int, 3>;  // epoll, timer, wake-up
+ReactorDescriptors DescriptorsOf(Reactor& reactor);
 
 // Asio keeps these to itself; an explicit instantiation may name private members.
 template <auto kEpoll, auto kTimer, auto kInterrupter>
 struct Reveal {
-  friend ReactorDescriptors DescriptorsOf(asio::detail::epoll_reactor& reactor) {
+  friend ReactorDescriptors DescriptorsOf(Reactor& reactor) {
     return {reactor.*kEpoll, reactor.*kTimer, (reactor.*kInterrupter).read_descriptor()};
   }
 };
-using Reactor = asio::detail::epoll_reactor;
 template struct Reveal<&Reactor::epoll_fd_, &Reactor::timer_fd_, &Reactor::interrupter_>;
 
 }  // namespace
@@ -78,10 +75,10 @@ class IoThread::Impl {
   }
 
   asio::io_context context_{1};
-  const ReactorDescriptors reactor_ = DescriptorsOf(asio::use_service<asio::detail::epoll_reactor>(context_));
-  const ForkMark epoll_mark_{reactor_.epoll};
-  const ForkMark timer_mark_{reactor_.timer};
-  const ForkMark wake_mark_{reactor_.wake};
+  const ReactorDescriptors reactor_ = DescriptorsOf(asio::use_service<Reactor>(context_));
+  const ForkMark epoll_mark_{reactor_[0]};
+  const ForkMark timer_mark_{reactor_[1]};
+  const ForkMark wake_mark_{reactor_[2]};
   std::unordered_set<IoResident*> residents_;  // the thread's
   std::thread::id thread_id_;
 

@@ -7,7 +7,6 @@
 namespace penstock::worker {
 namespace {
 
-constexpr auto kInputRetry = std::chrono::milliseconds(1);
 constexpr size_t kMostWants = size_t{1} << 16;
 
 }  // namespace

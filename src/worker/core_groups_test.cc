@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kGroup = 4;
 
-CoreOptions Options(uint64_t memory) {
+CoreOptions ByGroup(uint64_t memory) {
   CoreOptions options;
   options.memory = memory;
   options.block_target = kGroup * kRowBytes;
@@ -18,7 +18,7 @@ CoreOptions Options(uint64_t memory) {
 }
 
 struct GroupsTest : ::testing::Test {
-  explicit GroupsTest(uint64_t memory = 100'000'000) : shell(Options(memory)) {
+  explicit GroupsTest(uint64_t memory = 100'000'000) : shell(ByGroup(memory)) {
     shell.group_rows = kGroup;
     shell.lane_rows = 10;
     shell.Join(1);
@@ -158,7 +158,7 @@ TEST_F(GroupsTest, RandomConsumersInLockstepGetEveryGroupOnceWithinAnyBudget) {
     std::mt19937_64 random(seed);
     const uint32_t consumers = 1 + random() % 4;
     const uint32_t lanes = 1 + random() % 4;
-    TestShell tight(Options((lanes + 1 + random() % 8) * 2 * kGroup * kRowBytes));
+    TestShell tight(ByGroup((lanes + 1 + random() % 8) * 2 * kGroup * kRowBytes));
     tight.group_rows = kGroup;
     tight.lane_rows = random() % 40;
     for (uint32_t c = 1; c <= consumers; ++c) tight.Join(c);

@@ -7,7 +7,6 @@
 namespace penstock::worker {
 namespace {
 
-constexpr auto kInputRetry = std::chrono::milliseconds(1);
 constexpr size_t kEndedStreams = 256;  // a session remembers so many for late credit
 constexpr size_t kKnownEnds = 4096;    // a job remembers so many
 

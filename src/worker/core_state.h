@@ -66,6 +66,8 @@ struct OpenLane {
 // What names a lane by group.
 using SharedKey = std::tuple<JobId, Generation, LaneKey>;
 
+constexpr auto kInputRetry = std::chrono::milliseconds(1);  // a run whose file is not read yet asks again
+
 // A lane's rows being made.
 struct Run {
   TaskId task{};
