@@ -28,7 +28,7 @@ Status Take(const fb::ErrorInfo* in, Status& out) {
   if (code == Code::kOk) return Missing("error code");
   Status taken(code, Text(in->message()));
   if (in->details() != nullptr) {
-    for (const fb::DetailInfo* detail : *in->details()) static_cast<void>(std::move(taken).With(Text(detail->name()), Text(detail->value())));
+    for (const fb::DetailInfo* detail : *in->details()) taken = std::move(taken).With(Text(detail->name()), Text(detail->value()));
   }
   out = std::move(taken);
   return {};
