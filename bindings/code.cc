@@ -20,9 +20,9 @@ Status ToStatus(nb::python_error& error) {
   if (!nb::hasattr(value, "details") || !nb::hasattr(value, "code")) return status;
   if (nb::cast<std::string>(nb::str(value.attr("code"))) == "Mismatch") status = Status(Code::kMismatch, status.message());
   for (auto [name, text] : nb::cast<nb::dict>(value.attr("details"))) {
-    static_cast<void>(std::move(status).With(nb::cast<std::string>(nb::str(name)), nb::cast<std::string>(nb::str(text))));
+    status = std::move(status).With(nb::cast<std::string>(nb::str(name)), nb::cast<std::string>(nb::str(text)));
   }
-  static_cast<void>(std::move(status).With("worker", "inline"));
+  status = std::move(status).With("worker", "inline");
   return status;
 }
 

@@ -189,8 +189,8 @@ void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {
   const bool names_lane = !error.detail("lane").empty();
   const bool names_worker = !error.detail("worker").empty();
   Status said = std::move(error);
-  if (!names_lane) said = Status(std::move(said).Prefixed(ToString(at->first.lane)).With("lane", int64_t{Raw(at->first.lane.lane)}));
-  if (!names_worker) said = Status(std::move(said).With("worker", workers_.Name(lane.worker)));
+  if (!names_lane) said = std::move(said).Prefixed(ToString(at->first.lane)).With("lane", int64_t{Raw(at->first.lane.lane)});
+  if (!names_worker) said = std::move(said).With("worker", workers_.Name(lane.worker));
   FailReader(std::move(said));
 }
 

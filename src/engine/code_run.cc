@@ -148,7 +148,7 @@ class CodeRun final : public LaneRun {
     if (status.code() != Code::kUnavailable) return status;
     Status told(Code::kExecutor, status.message());
     for (const Detail& detail : status.details()) {
-      if (detail.name != "guilty") static_cast<void>(std::move(told).With(detail.name, detail.value));
+      if (detail.name != "guilty") told = std::move(told).With(detail.name, detail.value);
     }
     return told;
   }

@@ -26,7 +26,7 @@ Result<T> Field(const Json& json, const char* name) {
   return Status(Code::kExecutor, std::string("the executor's answer has '") + name + "' of another kind than expected");
 }
 
-void Add(Status& status, const std::string& name, const std::string& value) { static_cast<void>(std::move(status).With(name, value)); }
+void Add(Status& status, const std::string& name, const std::string& value) { status = std::move(status).With(name, value); }
 
 // {"error": {"code", "message", "details": {…}}} as a status.
 Status ToStatus(const Json& error) {
