@@ -42,21 +42,36 @@ std::vector<Piece> PiecesOf(std::span<const SlicedBlock> slices) {
   return pieces;
 }
 
-}  // namespace
-
-Result<HeldBlock> CopyRows(const Spec& spec, const HeldBlock& block, uint64_t row, uint64_t rows) {
-  const std::vector<ColumnShape> shapes(spec.columns.begin(), spec.columns.end());
+std::vector<ColumnView> ViewsOf(const std::vector<ColumnShape>& shapes, const HeldBlock& block) {
   std::vector<ColumnView> views;
-  std::vector<uint64_t> lengths;
   size_t buffer = 0;
   for (const ColumnShape& shape : shapes) {
     std::vector<std::span<const std::byte>> buffers;
     for (size_t i = 0; i <= shape.levels; ++i) buffers.push_back(block.view.buffer(buffer++));
     views.push_back(ColumnView::Of(shape, block.view.rows(), buffers));
-    views.back().BufferLengths(row, rows, lengths);
   }
+  return views;
+}
+
+BlockPlan PlanCopy(const std::vector<ColumnView>& views, const HeldBlock& block, uint64_t row, uint64_t rows) {
+  std::vector<uint64_t> lengths;
+  for (const ColumnView& view : views) view.BufferLengths(row, rows, lengths);
   const bool has_cursors = (block.view.header().flags & kHasCursors) != 0;
-  const BlockPlan plan = PlanBlock(rows, block.view.cursor(row), block.view.cursor(row + rows), has_cursors, lengths);
+  return PlanBlock(rows, block.view.cursor(row), block.view.cursor(row + rows), has_cursors, lengths);
+}
+
+}  // namespace
+
+uint64_t CopiedBytes(const Spec& spec, const HeldBlock& block, uint64_t row, uint64_t rows) {
+  const std::vector<ColumnShape> shapes(spec.columns.begin(), spec.columns.end());
+  return PlanCopy(ViewsOf(shapes, block), block, row, rows).header.total_bytes;
+}
+
+Result<HeldBlock> CopyRows(const Spec& spec, const HeldBlock& block, uint64_t row, uint64_t rows) {
+  const std::vector<ColumnShape> shapes(spec.columns.begin(), spec.columns.end());
+  const std::vector<ColumnView> views = ViewsOf(shapes, block);
+  const bool has_cursors = (block.view.header().flags & kHasCursors) != 0;
+  const BlockPlan plan = PlanCopy(views, block, row, rows);
   PENSTOCK_ASSIGN(Extent extent, HeapExtents().Allocate(plan.header.total_bytes));
   WriteBlockHead(plan, extent.bytes());
   size_t place = 0;

@@ -26,7 +26,8 @@ struct HeldBlock {
 };
 using BlockPtr = std::shared_ptr<const HeldBlock>;
 
-// Rows of a block as a block of their own, on the heap.
+// Rows of a block as a block of their own, on the heap; and how many bytes that takes.
+uint64_t CopiedBytes(const Spec& spec, const HeldBlock& block, uint64_t row, uint64_t rows);
 Result<HeldBlock> CopyRows(const Spec& spec, const HeldBlock& block, uint64_t row, uint64_t rows);
 
 // Where a slice lies.

@@ -27,6 +27,7 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
   if (phase_ == Phase::kClosed || phase_ == Phase::kFailed) {
     // Memory still comes home, and an error is not the last word: a failed reader is closed, too.
     if (const auto* freed = std::get_if<event::Freed>(&event)) Apply(*freed);
+    if (const auto* copied = std::get_if<event::TailCopied>(&event)) Apply(*copied);
     if (const auto* arrived = std::get_if<event::BlockArrived>(&event)) Do(action::Release{arrived->block.handle});
     if (phase_ == Phase::kFailed && std::holds_alternative<event::Close>(event)) Apply(event::Close{});
     if (const auto* progress = std::get_if<Progress>(&event)) Apply(*progress);
@@ -37,8 +38,9 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
   if (phase_ == Phase::kReading) RestoreIfDue();
   if (Reads() && strict()) FollowRing();
   if (Reads() && !strict()) {
+    ShrinkTails();
     OpenLanes();
-    FeedStarved();
+    FeedLanes();
     TellWaits();
   }
   if (Reads()) BeatIfDue();
@@ -242,8 +244,9 @@ void ClientCore::ApplyMark(const Mark& mark) {
   lane.mark = mark;
   const bool is_tail = lane.state == LaneState::kEnded && mark.left_rows > 0 && mark.ready_groups == 0;
   // Many lanes may wait for one joined batch: they must not each hold a block for a few rows.
-  if (is_tail && !mark.removed && !std::exchange(lane.shrunk, true)) Do(action::ShrinkTail{mark.grant});
+  if (is_tail && !mark.removed && !std::exchange(lane.shrunk, true)) thin_tails_.insert(mark.grant);
   if (!mark.done && !mark.removed) return;
+  if (lane.turn == Turn::kGivesWay && !lane.leaving && mark.asked == mark.received) return BeginAgain(at, mark);
   CloseStream(at, true);
   const bool whole = lane.state == LaneState::kEnded && mark.left_rows == 0;
   if (lane.dropped) {

@@ -5,8 +5,11 @@
 // the shelf (shelf.h) what to deliver. What was delivered it learns from the shelf's progress. Blocks are handles here: a block is let go of
 // by Release alone, and its bytes count until Freed says that the memory is gone (the loop may hold a batch longer).
 //
-// Credit: a worker sends a block that its credit covers, or any one block while all that it sent before was credited again; so a lane moves
-// though its blocks are larger than its window. Bytes of an ended lane are credited, too: the worker counts what its consumers keep.
+// Memory: blocks that are held, that credit lets come, or that are being copied never take more than the budget together; one block larger than
+// all of it may come when there is no other. A worker sends what its credit covers, and says how large the next block is where it does not; so
+// credit that covers nothing counts for nothing, and room goes to the lane that is nearest to a whole batch. Where all wait for room and none
+// comes back, other lanes give way: they let go of what the loop has not had, and begin again there when it has had its batch.
+// Bytes of an ended lane are credited, too: the worker counts what its consumers keep.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,7 @@
 
 #include "base/clock.h"
 #include "client/credit.h"
+#include "client/events.h"
 #include "client/ring_reader.h"
 #include "client/shelf.h"
 #include "client/workers.h"
@@ -29,145 +33,6 @@
 #include "wire/session.h"
 
 namespace penstock {
-
-// One opening of a lane on a worker: unique among the readers that share sessions, never used again.
-using LaneStream = StreamId;
-struct StreamNumbers {
-  uint32_t last = 0;
-};
-
-// ---- what happens
-namespace event {
-struct DispatcherUp {};
-struct DispatcherDown {
-  Status why;
-};
-// msg::Joined, msg::BeatReply, msg::Registered and msg::Failed are events as they are. What was said of an earlier generation() is no event.
-struct WorkerUp {
-  WorkerId worker{};
-};
-struct WorkerDown {  // broken, closed, or could not be reached
-  WorkerId worker{};
-  Status why;
-};
-struct WorkerDraining {
-  WorkerId worker{};
-};
-struct LaneSays {
-  LaneStream stream{};
-  std::variant<msg::LaneEnded, msg::LaneFailed, msg::Refused, msg::Groups> what;
-};
-struct BlockArrived {  // checked against the spec
-  LaneStream stream{};
-  ShelfBlock block;
-};
-struct Freed {
-  Handle handle{};
-};
-// `Progress` of the shelf is an event as it is.
-struct StartEpoch {  // after Shelf::BeginEpoch
-  Epoch epoch{};
-};
-struct Begin {};  // the loop asks for its first batch
-struct Restore {  // the user's: everything begins again at this state, for all consumers of the job
-  std::string state;
-};
-struct RestoreRefused {  // the answer to a SendRestore
-  Status why;
-};
-struct Close {};  // after Shelf::Close and its progress
-struct Timer {};
-}  // namespace event
-
-using ClientEvent = std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp,
-                                 event::WorkerDown, event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, Progress,
-                                 event::StartEpoch, event::Begin, event::Restore, event::RestoreRefused, msg::Registered, event::Close, event::Timer>;
-
-// ---- what to do, in this order
-namespace action {
-struct SendDispatcher {  // Register, Join, Beat or Leave
-  Message message;
-};
-struct SendRestore {  // where it is a rebuild: with the part that the shelf has now (parts.h)
-  msg::Restore restore;
-};
-struct Restored {  // the shelf begins again
-  msg::Joined joined;
-};
-struct RestoreFailed {  // the user's; the reader is as it was
-  Status status;
-};
-struct ConnectWorker {
-  msg::WorkerInfo worker;
-};
-struct CloseWorker {  // this reader has no more use for the session
-  WorkerId worker{};
-};
-struct SendWorker {  // Open, Credit, Take or CloseLane
-  WorkerId worker{};
-  LaneStream stream{};
-  Message message;
-};
-struct JoinedJob {  // configure the shelf
-  msg::Joined joined;
-};
-struct ShelfAdd {
-  GrantName grant;
-  Cursor from;
-  Epoch reading{};
-};
-struct ShelfOpen {
-  GrantName grant;
-  bool open = false;
-};
-struct ShelfPut {
-  GrantName grant;
-  ShelfBlock block;
-};
-struct ShelfEnd {
-  GrantName grant;
-  Cursor end;
-  bool lane_ended = false;
-};
-struct ShelfWhole {  // strict
-  ShelfBatch batch;
-};
-struct ShrinkTail {  // copy what is left of the grant out of its block, if that is worth it (Shelf::ThinTail)
-  GrantName grant;
-};
-struct ShelfRemove {
-  GrantName grant;
-};
-struct ShelfLease {
-  TimePoint until;
-};
-struct ShelfSteps {
-  Epoch epoch{};
-  uint64_t limit = kNoLimit;
-  uint64_t steps = kNoLimit;
-};
-struct ShelfEndEpoch {
-  Epoch epoch{};
-};
-struct Fail {  // the reader: through the shelf, after what is ready
-  Status status;
-};
-struct Release {  // the handle: never named again
-  Handle handle{};
-};
-struct SetTimer {  // one timer; a later one replaces it
-  TimePoint at;
-};
-}  // namespace action
-
-using ClientAction = std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker,
-                                  action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut,
-                                  action::ShelfEnd, action::ShelfWhole, action::ShrinkTail, action::ShelfRemove, action::ShelfLease,
-                                  action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
-
-struct ClientActions {
-  std::vector<ClientAction> list;
-};
 
 // Does what an action asks of the shelf; false: the action is not for it.
 bool ApplyToShelf(const ClientAction& action, Shelf& shelf);
@@ -197,14 +62,16 @@ class ClientCore {
   uint64_t kept_bytes() const { return released_bytes_; }
   // What the open lanes may have on their way and held together.
   uint64_t credit_bytes() const { return OpenTarget() * CreditWindow(options_.memory, OpenTarget(), largest_block_); }
-  // Whether the stream's worker has credit for a block. True for a stream that was closed: the worker may not know yet.
-  bool Expects(LaneStream stream) const;
+  // Whether the open stream's worker has credit for a block of so many bytes.
+  bool Expects(LaneStream stream, uint64_t bytes) const;
   Generation generation() const { return job_.generation; }
   // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.
   std::string WaitingFor() const;
 
  private:
   enum class LaneState : uint8_t { kSpare, kConnecting, kOpen, kBackoff, kEnded };
+  // Whether it may be read: not while it leaves the shelf to make room, nor before the loop has had a batch since.
+  enum class Turn : uint8_t { kReads, kGivesWay, kWaits };
   struct Lane {
     Seq to = kLaneEnd;
     WorkerId pinned{};  // replicated: the one worker that may serve it
@@ -216,7 +83,10 @@ class ClientCore {
     LaneCredit credit;
     bool lane_ended = false;
     bool opened_before = false;
-    bool shrunk = false;       // its tail does not hold a block any more
+    Turn turn = Turn::kReads;
+    uint64_t waits_since = 0;  // batches that the loop had had: kWaits
+    bool shrunk = false;       // its tail was, or is to be, copied out of its block
+    uint64_t copy_bytes = 0;   // that the copy takes, where it did not fit
     bool told_waits = false;   // that its loop waits, since its last block
     bool leaving = false;      // off the shelf; its last mark is to come
     bool dropped = false;      // the dispatcher does not list it any more: no Finish
@@ -264,6 +134,7 @@ class ClientCore {
   void Apply(const event::LaneSays& says);
   void Apply(const event::BlockArrived& arrived);
   void Apply(const event::Freed& freed);
+  void Apply(const event::TailCopied& copied);
   void Apply(const Progress& progress);
   void Apply(const event::StartEpoch& start);
   void Apply(const event::Begin&);
@@ -311,12 +182,21 @@ class ClientCore {
   void Reopen(Lanes::iterator lane);
   void LaneTrouble(Lanes::iterator lane, Status error);
   void LaneOver(Lanes::iterator lane, const msg::LaneEnded& ended);
-  void FeedCredit(Lanes::iterator lane);
-  void FeedStarved();
-  void TellWaits();
-  uint64_t RoomFor(const Lane& lane) const;
-  void LetGo(Handle handle);
   Lanes::iterator ByStream(LaneStream stream);
+
+  // core_credit.cc: how many bytes may be held and on their way
+  uint64_t Committed() const;
+  uint64_t NextBlock(const Lane& lane) const;
+  uint64_t CreditFor(const Lane& lane, uint64_t committed) const;
+  std::vector<Lanes::iterator> OpenByNeed();
+  void FeedLanes();
+  void FeedStarved(const std::vector<Lanes::iterator>& open);
+  bool LetGiveWay(Lanes::const_iterator first);
+  void BeginAgain(Lanes::iterator lane, const Mark& mark);
+  void TellWaits();
+  void ShrinkTails();
+  void BlockWaits(Lanes::iterator lane, const msg::Groups& groups);
+  void LetGo(Handle handle);
 
   // core_ring.cc: strict
   bool strict() const { return job_.mode == Mode::kStrict; }
@@ -381,6 +261,8 @@ class ClientCore {
   std::map<GrantName, FinishOut> finishes_;
   std::map<GrantName, Cursor> gone_;  // taken away: where to go on if their rows come back
   std::map<Handle, BlockOut> blocks_;
+  std::set<GrantName> thin_tails_;         // to be copied, once there is room
+  std::map<GrantName, uint64_t> copying_;  // bytes kept free until TailCopied
   WorkerBook workers_;
   std::optional<RingReader> ring_;  // strict, once all consumers have joined
   std::optional<RingPosition> ring_start_;

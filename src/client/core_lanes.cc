@@ -1,4 +1,4 @@
-// The workers' side of ClientCore: where lanes are opened, what comes of them, and how many bytes may be on their way.
+// The workers' side of ClientCore: where lanes are opened, and what becomes of them.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -69,7 +69,8 @@ void ClientCore::OpenLanes() {
   std::vector<Lanes::iterator> waiting;
   for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
     Lane& lane = at->second;
-    if (lane.leaving || lane.state == LaneState::kEnded) continue;
+    if (lane.leaving || lane.turn == Turn::kGivesWay || lane.state == LaneState::kEnded) continue;
+    if (lane.turn == Turn::kWaits && lane.waits_since < totals_.batches) lane.turn = Turn::kReads;
     if (lane.state == LaneState::kBackoff && lane.retry_at <= now_) lane.state = LaneState::kSpare;
     if (lane.state == LaneState::kSpare) {
       waiting.push_back(at);
@@ -77,9 +78,13 @@ void ClientCore::OpenLanes() {
       ++active;
     }
   }
-  // Lanes that were open before come first: their rows are waited for.
-  std::stable_partition(waiting.begin(), waiting.end(), [](const auto& at) { return at->second.opened_before; });
+  // Lanes that were open before come first: their rows are waited for. What gave way comes when nothing else moves.
+  std::stable_sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
+    const auto rank = [](const Lane& lane) { return lane.turn == Turn::kWaits ? 2 : lane.opened_before ? 0 : 1; };
+    return rank(a->second) < rank(b->second);
+  });
   for (auto at = waiting.begin(); at != waiting.end() && active < OpenTarget(); ++at) {
+    if ((*at)->second.turn == Turn::kWaits && active > 0) break;
     Place(*at);
     if ((*at)->second.state != LaneState::kSpare) ++active;
   }
@@ -112,19 +117,19 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   lane.worker = worker;
   lane.stream = LaneStream{++options_.streams->last};
   streams_[lane.stream] = at->first;
-  lane.credit.outstanding = 0;
+  lane.turn = Turn::kReads;
+  lane.credit.outstanding = lane.credit.needs = 0;
   lane.told_waits = false;
   lane.passed = {};
   lane.wanted.clear();
-  const uint64_t credit = strict() ? 0 : std::max<uint64_t>(RoomFor(lane), 1);
-  lane.credit.outstanding = static_cast<int64_t>(credit);
+  lane.credit.outstanding = strict() ? 0 : CreditFor(lane, Committed());
   msg::Open open;
   open.job = job_.job;
   open.generation = job_.generation;
   open.range = {at->first.lane, lane.arrived, lane.to};
   open.fence = at->first.fence;
   open.consumer = job_.consumer;
-  open.credit = credit;
+  open.credit = lane.credit.outstanding;
   open.urgent = loop_waits_ && (!strict() || lane.waited);
   open.by_group = strict();
   Do(action::SendWorker{worker, lane.stream, std::move(open)});
@@ -135,8 +140,7 @@ void ClientCore::CloseStream(Lanes::iterator at, bool tell) {
   Lane& lane = at->second;
   if (lane.state != LaneState::kOpen) return;
   streams_.erase(lane.stream);
-  lane.credit.outstanding = 0;
-  lane.credit.unreturned = 0;
+  lane.credit.outstanding = lane.credit.needs = lane.credit.unreturned = 0;
   lane.state = LaneState::kSpare;
   if (tell) Do(action::SendWorker{lane.worker, lane.stream, msg::CloseLane{}});
   Do(action::ShelfOpen{at->first, false});
@@ -152,7 +156,7 @@ ClientCore::Lanes::iterator ClientCore::ByStream(LaneStream stream) {
 void ClientCore::Apply(const event::LaneSays& says) {
   const auto lane = ByStream(says.stream);
   if (lane == lanes_.end()) return;
-  if (const auto* groups = std::get_if<msg::Groups>(&says.what)) return GroupsTold(lane, *groups);
+  if (const auto* groups = std::get_if<msg::Groups>(&says.what)) return strict() ? GroupsTold(lane, *groups) : BlockWaits(lane, *groups);
   if (const auto* ended = std::get_if<msg::LaneEnded>(&says.what)) return LaneOver(lane, *ended);
   const auto* failed = std::get_if<msg::LaneFailed>(&says.what);
   Status error = failed != nullptr ? failed->error : std::get<msg::Refused>(says.what).error;
@@ -192,129 +196,6 @@ void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {
   if (!names_lane) said = std::move(said).Prefixed(ToString(at->first.lane)).With("lane", int64_t{Raw(at->first.lane.lane)});
   if (!names_worker) said = std::move(said).With("worker", workers_.Name(lane.worker));
   FailReader(std::move(said));
-}
-
-// ---- blocks and credit
-
-void ClientCore::Apply(const event::BlockArrived& arrived) {
-  const BlockInfo& info = arrived.block.info;
-  const auto at = ByStream(arrived.stream);
-  if (at == lanes_.end()) return Do(action::Release{arrived.block.handle});  // sent before the worker knew that the stream is closed
-  Lane& lane = at->second;
-  blocks_[arrived.block.handle] = {at->first, lane.worker, arrived.stream, info.bytes, false};
-  counts_.held_bytes += info.bytes;
-  arrived_bytes_ += info.bytes;
-  largest_block_ = std::max(largest_block_, info.bytes);
-  if (strict()) return GroupArrived(at, arrived.block);
-  lane.credit.outstanding -= static_cast<int64_t>(info.bytes);
-  lane.credit.held += info.bytes;
-  if (info.first > lane.arrived || info.end.seq > lane.to) {
-    LetGo(arrived.block.handle);
-    CloseStream(at, true);
-    return LaneTrouble(at,
-                       Status(Code::kInternal, ToString(at->first.lane) + " came with rows " + std::to_string(info.first.seq) + " to " +
-                                                   std::to_string(info.end.seq) + " where row " + std::to_string(lane.arrived.seq) + " was next"));
-  }
-  lane.attempts = 0;
-  lane.tried.clear();
-  if (info.end <= lane.arrived) return LetGo(arrived.block.handle);
-  lane.arrived = info.end;
-  lane.told_waits = false;
-  loop_waits_ = false;  // it will say so again if this was not enough
-  Do(action::ShelfPut{at->first, arrived.block});
-  FeedCredit(at);
-}
-
-void ClientCore::LetGo(Handle handle) {
-  const auto block = blocks_.find(handle);
-  if (block == blocks_.end()) return Do(action::Release{handle});  // the copy of a tail
-  if (block->second.released) return;
-  block->second.released = true;
-  released_bytes_ += block->second.bytes;
-  Do(action::Release{handle});
-}
-
-void ClientCore::Apply(const event::Freed& freed) {
-  const auto block = blocks_.find(freed.handle);
-  if (block == blocks_.end()) return;
-  const BlockOut out = block->second;
-  blocks_.erase(block);
-  counts_.held_bytes -= out.bytes;
-  if (out.released) released_bytes_ -= out.bytes;
-  if (strict()) return;
-  const auto lane = lanes_.find(out.grant);
-  // A grant that went and came back does not hold what came before.
-  if (lane != lanes_.end()) lane->second.credit.held -= std::min(lane->second.credit.held, out.bytes);
-  if (lane != lanes_.end() && lane->second.state == LaneState::kOpen && lane->second.stream == out.stream) {
-    lane->second.credit.unreturned += out.bytes;
-    return FeedCredit(lane);
-  }
-  const WorkerBook::Entry* worker = workers_.Find(out.worker);
-  if (worker != nullptr && worker->link == WorkerBook::Link::kUp) Do(action::SendWorker{out.worker, out.stream, msg::Credit{out.bytes, {}}});
-}
-
-// What the lane may be given now: up to its window, within the reader's budget, but one block whatever the others hold.
-uint64_t ClientCore::RoomFor(const Lane& lane) const {
-  const uint64_t due = CreditDue(lane.credit, CreditWindow(options_.memory, OpenTarget(), largest_block_), std::max<uint64_t>(largest_block_, 1));
-  uint64_t promised = counts_.held_bytes;
-  for (const auto& [name, other] : lanes_) promised += other.credit.promised();
-  const uint64_t left = options_.memory > promised ? options_.memory - promised : 0;
-  const bool empty_handed = lane.credit.held == 0 && lane.credit.outstanding <= 0;
-  return empty_handed ? std::max(std::min(due, left), std::min(due, std::max<uint64_t>(largest_block_, 1))) : std::min(due, left);
-}
-
-void ClientCore::FeedCredit(Lanes::iterator at) {
-  Lane& lane = at->second;
-  if (lane.state != LaneState::kOpen) return;
-  const uint64_t bytes = RoomFor(lane);
-  if (bytes == 0) return;
-  lane.credit.outstanding += static_cast<int64_t>(bytes);
-  lane.credit.unreturned -= std::min(bytes, lane.credit.unreturned);
-  Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{bytes, {}}});
-}
-
-// The loop waits, and a lane has used its window without making a batch whole: it needs more, if the budget has it.
-void ClientCore::FeedStarved() {
-  if (!loop_waits_) return;
-  const uint64_t block = std::max<uint64_t>(largest_block_, 1);
-  bool starved = false;
-  bool moves = false;
-  for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
-    Lane& lane = at->second;
-    if (lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff) moves = true;
-    if (lane.state != LaneState::kOpen) continue;
-    if (lane.credit.covers(block) || lane.credit.held == 0) {
-      moves = true;
-      continue;
-    }
-    if (counts_.held_bytes + block <= options_.memory) {
-      lane.credit.extra += block;
-      FeedCredit(at);
-    }
-    starved = starved || !lane.credit.covers(block);
-    moves = moves || lane.credit.covers(block);
-  }
-  if (!starved || moves || released_bytes_ > 0) return;
-  FailReader(Status(Code::kTooLarge, "a batch of " + std::to_string(job_.layout.batch) + " rows does not fit this reader's memory of " +
-                                         std::to_string(options_.memory) + " bytes (" + std::to_string(counts_.held_bytes) +
-                                         " are held and it is not whole); raise memory, or make the batch smaller"));
-}
-
-// A worker that lends its memory reads ahead only for loops that it saw reading, and sends no block that its credit does not cover; but a loop
-// that has rows of each lane and a batch of none lets go of nothing, and how large the next block is only the worker knows.
-void ClientCore::TellWaits() {
-  if (!loop_waits_) return;
-  for (auto& [name, lane] : lanes_) {
-    if (lane.state != LaneState::kOpen || lane.credit.held + lane.credit.unreturned == 0 || std::exchange(lane.told_waits, true)) continue;
-    Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{.bytes = 0, .waits = true}});
-  }
-}
-
-bool ClientCore::Expects(LaneStream stream) const {
-  const auto name = streams_.find(stream);
-  if (name == streams_.end()) return true;
-  const Lane& lane = lanes_.at(name->second);
-  return strict() ? !lane.wanted.empty() : lane.credit.outstanding > 0;
 }
 
 // ---- words

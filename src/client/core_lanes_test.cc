@@ -163,9 +163,12 @@ TEST(ClientCore, ALaneWhoseWindowHoldsNoWholeGroupGetsMoreUpToTheBudget) {
   const auto open = shell.OpenOf(0);
   for (Seq row = 0; row < 4; ++row) shell.Block(open.stream, row, row + 1);
   EXPECT_EQ(shell.NextRows(), 0u);  // the loop waits, and the window is full
+  EXPECT_EQ(shell.credit[open.stream], 0u);
+  shell.BlockWaits(open.stream, 4, 5);
   EXPECT_GE(shell.credit[open.stream], 1000u);
   shell.Block(open.stream, 4, 5);
   EXPECT_EQ(shell.NextRows(), 0u);
+  shell.BlockWaits(open.stream, 5, 6);
   shell.Block(open.stream, 5, 6);
   EXPECT_EQ(shell.NextRows(), 6u);
 }
@@ -176,9 +179,12 @@ TEST(ClientCore, ABatchThatCanNeverFitIsAnErrorThatSaysSo) {
   shell.Grant({GrantOf(0)});
   const auto open = shell.OpenOf(0);
   for (Seq row = 0; row < 16; ++row) {
+    shell.BlockWaits(open.stream, row, row + 1);
     shell.Block(open.stream, row, row + 1);
     shell.Next();
   }
+  EXPECT_TRUE(shell.failures.empty());
+  shell.BlockWaits(open.stream, 16, 17);
   ASSERT_EQ(shell.failures.size(), 1u);
   EXPECT_EQ(shell.failures[0].code(), Code::kTooLarge);
   EXPECT_NE(shell.failures[0].message().find("memory"), std::string::npos);

@@ -47,6 +47,7 @@ class CoreShell {
     ClientActions actions;
     core_.On(clock_.Now(), event, actions);
     for (ClientAction& action : actions.list) Perform(action);
+    for (const action::ShrinkTail& shrink : std::exchange(shrinks_, {})) Do(Shrink(shrink));
     const Progress progress = shelf_.TakeProgress();
     const bool waited = std::exchange(waiting_, progress.waiting);
     if (!progress.marks.empty() || !progress.passed.empty() || progress.ring || (progress.waiting && !waited)) Do(progress);
@@ -103,6 +104,10 @@ class CoreShell {
     Do(event::BlockArrived{stream, {handle, {to - from, {from, 0}, {to, 0}, bytes, 0}, {}}});
     return handle;
   }
+  // The worker has a block that its credit does not cover.
+  void BlockWaits(LaneStream stream, Seq from, Seq to, uint64_t bytes = 1000) {
+    Do(event::LaneSays{stream, msg::Groups{.groups = {{{from, 0}, {to, 0}, to - from, bytes}}}});
+  }
   void End(LaneStream stream, Seq end, bool lane_ended = true) { Do(event::LaneSays{stream, msg::LaneEnded{{end, 0}, lane_ended}}); }
   void Fail(LaneStream stream, Code code) { Do(event::LaneSays{stream, msg::LaneFailed{Status(code, "trouble")}}); }
   void Refuse(LaneStream stream, Code code) { Do(event::LaneSays{stream, msg::Refused{Status(code, "no room")}}); }
@@ -154,6 +159,7 @@ class CoreShell {
   std::vector<Status> failures;
   std::set<Handle> released;
   std::vector<GrantName> shrunk;
+  uint64_t tail_bytes = 1;
   TimePoint timer{};
   std::vector<msg::Restore> restores;
   std::vector<Status> restore_failures;
@@ -165,10 +171,7 @@ class CoreShell {
   void Perform(ClientAction& action) {
     if (const auto* fail = std::get_if<action::Fail>(&action)) failures.push_back(fail->status);
     if (ApplyToShelf(action, shelf_)) return;
-    if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) {
-      shrunk.push_back(shrink->grant);
-      return;
-    }
+    if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) return shrinks_.push_back(*shrink);
     if (auto* send = std::get_if<action::SendDispatcher>(&action)) return ToDispatcher(send->message);
     if (auto* send = std::get_if<action::SendRestore>(&action)) {
       restores.push_back(send->restore);
@@ -189,6 +192,17 @@ class CoreShell {
     } else if (auto* set = std::get_if<action::SetTimer>(&action)) {
       timer = set->at;
     }
+  }
+
+  // A copy takes `tail_bytes` a row.
+  event::TailCopied Shrink(const action::ShrinkTail& shrink) {
+    const std::optional<Slice> tail = shelf_.ThinTail(shrink.grant);
+    const uint64_t bytes = tail ? tail->rows * tail_bytes : 0;
+    if (!tail || bytes > shrink.room) return {shrink.grant, std::nullopt, bytes};
+    const Handle copy{++handles_};
+    shrunk.push_back(shrink.grant);
+    if (!shelf_.ReplaceTail(*tail, {copy, {tail->rows, tail->first, tail->end, bytes, 0}, {}})) return {shrink.grant, std::nullopt, 0};
+    return {shrink.grant, copy, bytes};
   }
 
   void ToDispatcher(const Message& message) {
@@ -214,6 +228,7 @@ class CoreShell {
   Layout layout_;
   std::vector<msg::WorkerInfo> workers_;
   std::deque<Handle> freed_;
+  std::vector<action::ShrinkTail> shrinks_;
   bool frees_ = true;
   bool connects_ = true;
   bool waiting_ = false;

@@ -109,6 +109,7 @@ void ReaderIo::On(const ClientEvent& event) {
   ClientActions actions;
   core_.On(Clock::System().Now(), event, actions);
   for (ClientAction& action : actions.list) Perform(std::move(action));
+  for (const event::TailCopied& copied : std::exchange(copied_, {})) On(copied);
   loop_keeps_.store(core_.kept_bytes() * 2 > core_.credit_bytes(), std::memory_order_relaxed);
   TakeProgress();
 }
@@ -134,7 +135,7 @@ void ReaderIo::StartEpoch(Epoch epoch) {
 void ReaderIo::OnWorkerUp(WorkerId worker) { On(event::WorkerUp{worker}); }
 void ReaderIo::OnWorkerDown(WorkerId worker, const Status& why) { On(event::WorkerDown{worker, why}); }
 void ReaderIo::OnWorkerDraining(WorkerId worker) { On(event::WorkerDraining{worker}); }
-bool ReaderIo::ExpectsBlock(StreamId stream) const { return core_.Expects(stream); }
+bool ReaderIo::ExpectsBlock(StreamId stream, uint64_t bytes) const { return core_.Expects(stream, bytes); }
 
 void ReaderIo::OnLaneMessage(WorkerId /*worker*/, StreamId stream, Message message) {
   if (auto* ended = std::get_if<msg::LaneEnded>(&message)) return On(event::LaneSays{stream, std::move(*ended)});
@@ -200,7 +201,7 @@ void ReaderIo::Perform(ClientAction action) {
   }
   if (ApplyToShelf(action, shelf_)) return;
   if (auto* send = std::get_if<action::SendDispatcher>(&action)) return SendDispatcher(std::move(send->message));
-  if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) return ShrinkTail(shrink->grant);
+  if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) return copied_.push_back(ShrinkTail(*shrink));
   if (auto* connect = std::get_if<action::ConnectWorker>(&action)) {
     return hub_.workers().Attach({connect->worker, params_.connect.token, params_.connect.shared_memory}, shared_from_this());
   }
@@ -237,16 +238,28 @@ void ReaderIo::SendDispatcher(Message message) {
   });
 }
 
-void ReaderIo::ShrinkTail(const GrantName& grant) {
-  const std::optional<Slice> tail = shelf_.ThinTail(grant);
+event::TailCopied ReaderIo::ShrinkTail(const action::ShrinkTail& shrink) {
+  event::TailCopied copied{shrink.grant, std::nullopt, 0};
+  const std::optional<Slice> tail = shelf_.ThinTail(shrink.grant);
   const BlockPtr block = tail ? blocks_.Get(tail->handle) : nullptr;
-  if (block == nullptr) return;
+  if (block == nullptr) return copied;
+  const uint64_t bytes = CopiedBytes(*row_spec_, *block, tail->row, tail->rows);
+  if (bytes > shrink.room) {
+    copied.bytes = bytes;
+    return copied;
+  }
   Result<HeldBlock> copy = CopyRows(*row_spec_, *block, tail->row, tail->rows);
-  if (!copy.ok()) return;  // no memory for it: the block stays
+  if (!copy.ok()) return copied;  // no memory for it: the block stays
   const Handle handle{++last_handle_};
   ShelfBlock shelved{handle, copy->view.info(), CursorsOf(copy->view)};
-  blocks_.Put(handle, std::make_shared<const HeldBlock>(std::move(*copy)));
-  if (!shelf_.ReplaceTail(*tail, std::move(shelved))) blocks_.Take(handle);
+  blocks_.Put(handle, Hold(handle, std::move(copy->extent), copy->view));
+  if (!shelf_.ReplaceTail(*tail, std::move(shelved))) {
+    blocks_.Take(handle);
+    return copied;
+  }
+  copied.copy = handle;
+  copied.bytes = bytes;
+  return copied;
 }
 
 void ReaderIo::FinishJoin(Result<msg::Joined> outcome) {

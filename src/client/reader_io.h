@@ -77,7 +77,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   void OnWorkerDraining(WorkerId worker) override;
   void OnLaneMessage(WorkerId worker, StreamId stream, Message message) override;
   void OnLaneBlock(WorkerId worker, StreamId stream, Extent block) override;
-  bool ExpectsBlock(StreamId stream) const override;
+  bool ExpectsBlock(StreamId stream, uint64_t bytes) const override;
 
  private:
   ReaderIo(Hub& hub, ReaderParams params);
@@ -92,7 +92,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   void AnswerParts();
   void SetCurrent(const msg::Joined& joined);
   void FinishRestore(Status outcome);
-  void ShrinkTail(const GrantName& grant);
+  event::TailCopied ShrinkTail(const action::ShrinkTail& shrink);
   void Post(void (ReaderIo::*method)());
   BlockPtr Hold(Handle handle, Extent extent, BlockView view);
   void FinishJoin(Result<msg::Joined> outcome);
@@ -117,6 +117,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   std::optional<std::promise<void>> left_;
   std::optional<std::promise<Status>> restore_promise_;
   PartAsks asks_;
+  std::vector<event::TailCopied> copied_;  // told after the actions that asked for it
   std::shared_ptr<const Spec> row_spec_;
   uint64_t last_handle_ = 0;
   uint64_t bytes_ = 0;

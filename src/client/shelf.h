@@ -94,7 +94,7 @@ struct ShelfTotals {
 struct Progress {
   std::vector<Mark> marks;       // the newest of each grant that moved
   std::vector<Handle> passed;    // no later batch has rows of these: they may be let go of
-  bool waiting = false;          // the loop waits for a batch, and nothing came since
+  bool waiting = false;          // the loop waits for rows, and nothing came since
   std::optional<RingMark> ring;  // strict: where it moved to
   uint64_t ready_batches = 0;    // whole ones that the loop could be handed
   ShelfTotals totals;
@@ -201,6 +201,8 @@ class Shelf {
   bool StepsDone() const;
   bool Short() const;
   bool AtEnd() const;
+  bool Leased() const;
+  bool MayDeliver() const;
   void ClaimLocked();
   void Pass(Handle handle);
   void CountWait(bool waits);

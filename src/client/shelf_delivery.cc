@@ -14,6 +14,7 @@ Shelf::Taken Shelf::Next() {
     const bool told = HasProgress();
     taken = NextLocked();
     CountWait(std::holds_alternative<Wait>(taken));
+    waiting_ = std::holds_alternative<Wait>(taken) && (MayDeliver() || ReadyBatches() == 0);
     tell = !told && HasProgress();
   }
   if (tell && on_progress_) on_progress_();
@@ -40,7 +41,6 @@ void Shelf::ClaimLocked() {
 void Shelf::Pass(Handle handle) { (in_hand_.contains(handle) ? unclaimed_ : passed_).push_back(handle); }
 
 void Shelf::CountWait(bool waits) {
-  waiting_ = waits;
   if (!waits && waits_since_) totals_.waited += clock_.Now() - *waits_since_;
   if (!waits) waits_since_.reset();
   if (waits && !waits_since_) waits_since_ = clock_.Now();
@@ -83,8 +83,7 @@ Shelf::Taken Shelf::NextLocked() {
   AskLocked();
   last_.clear();
   if (closed_) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
-  const bool leased = clock_.Now() <= deliver_until_;
-  const bool may = leased && totals_.epoch_batches < limit_;
+  const bool may = MayDeliver();
   std::vector<Slice> batch = may ? TryBatch() : std::vector<Slice>();
   if (batch.empty() && may && Short() && !drop_remainder_) batch = TakeLoose(batch_);
   if (!batch.empty()) {
@@ -105,8 +104,11 @@ Shelf::Taken Shelf::NextLocked() {
     ring_moved_ = ring_moved_ || !std::exchange(ring_.ended, true);
     return EpochEnd{};
   }
-  return Wait{leased ? Wait::For::kData : Wait::For::kLease, version_};
+  return Wait{Leased() ? Wait::For::kData : Wait::For::kLease, version_};
 }
+
+bool Shelf::Leased() const { return clock_.Now() <= deliver_until_; }
+bool Shelf::MayDeliver() const { return Leased() && totals_.epoch_batches < limit_; }
 
 void Shelf::LogBatch(const std::vector<Slice>& batch) {
   if (last_.empty()) return log_.Close(ring_.received);

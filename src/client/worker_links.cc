@@ -34,8 +34,10 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
   void Send(StreamId stream, Message message, LinkUser& user) {
     if (session_ == nullptr) return;
     if (std::holds_alternative<msg::Open>(message)) streams_[stream] = &user;
-    if (std::holds_alternative<msg::CloseLane>(message)) streams_.erase(stream);
+    const bool closes = std::holds_alternative<msg::CloseLane>(message);
+    if (closes) streams_.erase(stream);
     session_->Send(stream, std::move(message));
+    if (closes) session_->Skip(stream);
   }
 
   // By the worker's own socket where memory can be shared; else, or if that fails, over TCP.
@@ -63,7 +65,8 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
 
   Result<Extent> OnBlockComing(Session& /*session*/, StreamId stream, uint64_t bytes) override {
     const auto user = UserOf(stream);
-    if (user != nullptr && !user->ExpectsBlock(stream)) {
+    if (user == nullptr) return Extent();  // of a stream that was closed; the worker may not know yet
+    if (!user->ExpectsBlock(stream, bytes)) {
       return Status(Code::kInvalid, "worker " + target_.worker.address + " sent " + std::to_string(bytes) + " bytes without credit");
     }
     return heap_.Allocate(bytes);

@@ -23,8 +23,8 @@ class LinkUser {
   virtual void OnWorkerDraining(WorkerId worker) = 0;
   virtual void OnLaneMessage(WorkerId worker, StreamId stream, Message message) = 0;
   virtual void OnLaneBlock(WorkerId worker, StreamId stream, Extent block) = 0;
-  // Whether the worker has credit for it.
-  virtual bool ExpectsBlock(StreamId stream) const = 0;
+  // Whether the worker has credit for so many bytes.
+  virtual bool ExpectsBlock(StreamId stream, uint64_t bytes) const = 0;
 };
 
 // Whom to connect to, and how. A worker's id is its incarnation's own, so it names cluster and token, too.

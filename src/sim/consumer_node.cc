@@ -46,7 +46,6 @@ void ConsumerNode::Finish() {
   link_.reset();
   workers_.clear();
   blocks_.clear();
-  copies_.clear();
   done_ = true;
   Fall();
 }
@@ -71,7 +70,7 @@ void ConsumerNode::Connect() {
 void ConsumerNode::OnPacket(LinkId link, Packet packet) {
   if (const auto* block = std::get_if<BlockOnTheWay>(&packet.body)) {
     const Handle handle{++handles_};
-    blocks_[handle] = {link, block->handle, false, 0};
+    blocks_[handle] = {link, block->handle, block->info.bytes};
     return Tell(event::BlockArrived{packet.stream, {handle, block->info, {}}});
   }
   auto& message = std::get<Message>(packet.body);
@@ -88,6 +87,7 @@ void ConsumerNode::OnPacket(LinkId link, Packet packet) {
     if (auto* ended = std::get_if<msg::LaneEnded>(&message)) return Tell(event::LaneSays{packet.stream, *ended});
     if (auto* failed = std::get_if<msg::LaneFailed>(&message)) return Tell(event::LaneSays{packet.stream, *failed});
     if (auto* refused = std::get_if<msg::Refused>(&message)) return Tell(event::LaneSays{packet.stream, *refused});
+    if (auto* groups = std::get_if<msg::Groups>(&message)) return Tell(event::LaneSays{packet.stream, *groups});
     return;
   }
 }
@@ -113,17 +113,16 @@ void ConsumerNode::Tell(const ClientEvent& event) {
   core_->On(world_.now(), event, actions);
   for (const ClientAction& action : actions.list) Perform(action);
   CheckBudget();
+  for (const event::TailCopied& copied : std::exchange(copied_, {})) Tell(copied);
   TakeProgress();
 }
 
-// Each open lane may have one block whatever the others hold; nothing else goes beyond the budget.
+// All that lies in its memory, whoever holds it; a block larger than the budget may be there alone.
 void ConsumerNode::CheckBudget() {
-  const uint64_t block = 2 * scenario_.layout.group_rows() * scenario_.row_bytes;
-  const uint64_t lanes = std::max(kOpenLanes, scenario_.layout.mix);
-  if (core_ != nullptr && core_->counts().held_bytes > scenario_.reader_memory + lanes * block) {
-    world_.Violated(name() + " holds " + std::to_string(core_->counts().held_bytes) + " bytes of blocks, and has a budget of " +
-                    std::to_string(scenario_.reader_memory));
-  }
+  uint64_t held = 0;
+  for (const auto& [handle, block] : blocks_) held += block.bytes;
+  if (held <= scenario_.reader_memory || blocks_.size() == 1) return;
+  world_.Violated(name() + " holds " + std::to_string(held) + " bytes of blocks, and has a budget of " + std::to_string(scenario_.reader_memory));
 }
 
 void ConsumerNode::TakeProgress() {
@@ -173,7 +172,6 @@ void ConsumerNode::Receive(const std::vector<Slice>& batch) {
   }
   std::vector<Handle> handles;
   for (const Slice& slice : batch) {
-    if (copies_.contains(slice.handle)) continue;
     if (!blocks_.contains(slice.handle)) return world_.Violated(name() + " was handed rows of a block that was let go");
     ++blocks_[slice.handle].in_loop;
     handles.push_back(slice.handle);
@@ -195,7 +193,7 @@ void ConsumerNode::FreeIfUnused(Handle handle) {
   const Block block = blocks_.at(handle);
   if (!block.released || block.in_loop > 0) return;
   blocks_.erase(handle);
-  if (scenario_.shared_memory) world_.Send(block.from, *this, {{}, {}, false, BlockLetGo{block.handle}});
+  if (scenario_.shared_memory && block.from != LinkId{}) world_.Send(block.from, *this, {{}, {}, false, BlockLetGo{block.handle}});
   After(Duration{0}, [this, handle] { Tell(event::Freed{handle}); });
 }
 
@@ -231,7 +229,7 @@ void ConsumerNode::Perform(const ClientAction& action) {
   }
   if (ApplyToShelf(action, *shelf_)) return;
   if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) {
-    ShrinkTail(shrink->grant);
+    copied_.push_back(ShrinkTail(*shrink));
   } else if (const auto* send = std::get_if<action::SendDispatcher>(&action)) {
     if (!link_.has_value()) return;
     const RequestId request{++requests_};
@@ -245,7 +243,6 @@ void ConsumerNode::Perform(const ClientAction& action) {
   } else if (const auto* to = std::get_if<action::SendWorker>(&action)) {
     if (auto it = workers_.find(to->worker); it != workers_.end()) world_.Send(it->second, *this, {to->stream, {}, false, to->message});
   } else if (const auto* release = std::get_if<action::Release>(&action)) {
-    if (copies_.erase(release->handle) > 0) return;
     auto block = blocks_.find(release->handle);
     if (block == blocks_.end() || std::exchange(block->second.released, true)) return world_.Violated(name() + " released a block twice");
     FreeIfUnused(release->handle);
@@ -257,14 +254,16 @@ void ConsumerNode::Perform(const ClientAction& action) {
   }
 }
 
-// A copy is memory of the reader's own: it goes without a word to anybody.
-void ConsumerNode::ShrinkTail(const GrantName& grant) {
-  const std::optional<Slice> tail = shelf_->ThinTail(grant);
-  if (!tail.has_value()) return;
+// A copy is memory of the reader's own: letting go of it is nobody else's business.
+event::TailCopied ConsumerNode::ShrinkTail(const action::ShrinkTail& shrink) {
+  const std::optional<Slice> tail = shelf_->ThinTail(shrink.grant);
+  const uint64_t bytes = tail.has_value() ? tail->rows * scenario_.row_bytes : 0;
+  if (!tail.has_value() || bytes > shrink.room) return {shrink.grant, std::nullopt, bytes};
   const Handle copy{++handles_};
-  copies_.insert(copy);
-  const BlockInfo info{.rows = tail->rows, .first = tail->first, .end = tail->end, .bytes = tail->rows * scenario_.row_bytes};
-  if (!shelf_->ReplaceTail(*tail, {copy, info, {}})) copies_.erase(copy);
+  const BlockInfo info{.rows = tail->rows, .first = tail->first, .end = tail->end, .bytes = bytes};
+  if (!shelf_->ReplaceTail(*tail, {copy, info, {}})) return {shrink.grant, std::nullopt, 0};
+  blocks_[copy] = {LinkId{}, 0, bytes};
+  return {shrink.grant, copy, bytes};
 }
 
 void ConsumerNode::ConnectWorker(const msg::WorkerInfo& info) {

@@ -40,8 +40,9 @@ class ConsumerNode final : public Node {
 
  private:
   struct Block {
-    LinkId from{};
+    LinkId from{};        // none: a copy made here
     uint64_t handle = 0;  // the worker's
+    uint64_t bytes = 0;
     bool released = false;
     uint32_t in_loop = 0;  // batches in the loop's hands that lie in it
   };
@@ -59,7 +60,7 @@ class ConsumerNode final : public Node {
   void Finish();
 
   void Perform(const ClientAction& action);
-  void ShrinkTail(const GrantName& grant);
+  event::TailCopied ShrinkTail(const action::ShrinkTail& shrink);
   void ConnectWorker(const msg::WorkerInfo& worker);
 
   const Scenario& scenario_;
@@ -71,7 +72,7 @@ class ConsumerNode final : public Node {
   TimePoint cut_until_{};
   std::map<WorkerId, LinkId> workers_;
   std::map<Handle, Block> blocks_;
-  std::set<Handle> copies_;  // of tails
+  std::vector<event::TailCopied> copied_;
   uint64_t handles_ = 0;
   uint64_t requests_ = 0;
   uint64_t timer_ = 0;

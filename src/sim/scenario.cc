@@ -26,7 +26,7 @@ Scenario Scenario::FromSeed(uint64_t seed) {
   // Room for a few lanes a worker at least: all that is asked for can be served, if slowly.
   const uint64_t group_bytes = s.row_bytes * (s.layout.group_rows() + 1);
   s.worker_memory = group_bytes * random.Between(64, 256);
-  s.reader_memory = group_bytes * (s.layout.mix + 1) * random.Between(8, 64);
+  s.reader_memory = group_bytes * (s.layout.mix + 1) * random.Between(2, 24);
   if (random.Percent(15)) return s;  // a quiet run: everything is exact
   s.calm_after_ms = random.Between(200, 20000);
   s.break_links = random.Percent(60);

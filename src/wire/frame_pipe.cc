@@ -91,7 +91,7 @@ bool FramePipe::ReadOnce(size_t& budget) {
   std::array<iovec, 2> into{};
   size_t pieces = 0;
   size_t direct = 0;
-  if (wants_ == Wants::kPayload) {
+  if (wants_ == Wants::kPayload && payload_.size() > 0) {
     direct = std::min<uint64_t>(header_.payload_bytes - payload_got_, kReadPiece);
     into[pieces++] = {payload_.bytes().data() + payload_got_, direct};
   }
@@ -146,7 +146,7 @@ Status FramePipe::TakeHeader() {
     wants_ = Wants::kBody;
   } else if (header_.payload_bytes > 0) {
     PENSTOCK_ASSIGN(payload_, owner_->OnPayloadComing(header_));
-    if (payload_.size() < header_.payload_bytes) return Status(Code::kInternal, "too little memory was given for a block");
+    if (payload_.size() > 0 && payload_.size() < header_.payload_bytes) return Status(Code::kInternal, "too little memory was given for a block");
     payload_got_ = 0;
     wants_ = Wants::kPayload;
   } else {
@@ -165,14 +165,19 @@ Status FramePipe::TakeBody() {
 
 Status FramePipe::TakePayload(std::span<const std::byte> more) {
   const size_t piece = std::min<uint64_t>(more.size(), header_.payload_bytes - payload_got_);
-  if (piece > 0) std::memcpy(payload_.bytes().data() + payload_got_, more.data(), piece);
+  const bool kept = payload_.size() > 0;
+  if (piece > 0 && kept) std::memcpy(payload_.bytes().data() + payload_got_, more.data(), piece);
   begin_ += piece;
   payload_got_ += piece;
   if (payload_got_ < header_.payload_bytes) return {};
-  if ((header_.flags & kPayloadCrc) != 0 && Crc32c(payload_.bytes().first(payload_got_)) != header_.payload_crc) {
+  if (kept && (header_.flags & kPayloadCrc) != 0 && Crc32c(payload_.bytes().first(payload_got_)) != header_.payload_crc) {
     return Status(Code::kData, "a block was damaged on its way (crc32c)");
   }
   return Deliver();
+}
+
+void FramePipe::SkipPayload(uint32_t stream) {
+  if (wants_ == Wants::kPayload && header_.stream == stream) payload_.Reset();
 }
 
 Status FramePipe::Deliver() {

@@ -34,9 +34,9 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Memory for a payload, at least as large. An error ends the pipe.
+    // Memory for a payload, at least as large; or an empty extent, and it is read over. An error ends the pipe.
     virtual Result<Extent> OnPayloadComing(const FrameHeader& header) = 0;
-    // An error ends the pipe: OnBroken follows.
+    // Without a payload where that was read over. An error ends the pipe: OnBroken follows.
     virtual Status OnFrame(const FrameHeader& header, std::span<const std::byte> body, Extent payload) = 0;
     // The last call. Nothing more comes or goes, but the pipe still takes a Farewell.
     virtual void OnBroken(const Status& why) = 0;
@@ -51,6 +51,8 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   // Goes out at the end of this turn of the loop, with whatever else was queued.
   void Queue(OutFrame frame);
   uint64_t unsent_bytes() const { return unsent_; }
+  // The rest of a payload of this stream that is half here is read over, and its memory let go of.
+  void SkipPayload(uint32_t stream);
   // The next descriptor that came beside the frames so far.
   Fd TakeDescriptor();
   // True once for each stretch in which something was read (written): how a session knows silence.

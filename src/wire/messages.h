@@ -317,7 +317,7 @@ struct Open {
   bool by_group = false;  // strict: groups are told of, and sent when taken (docs/design/strict.md); credit is not used
   friend bool operator==(const Open&, const Open&) = default;
 };
-struct Credit {  // a worker sends what it covers, or one larger block when all before was credited again; comes for ended lanes, too
+struct Credit {  // a worker sends what it covers, and tells of a block that it does not (Groups); comes for ended lanes, too
   uint64_t bytes = 0;
   std::vector<uint64_t> freed{};  // extents that may be reused: segment << 40 | offset / 64
   bool waits = false;             // the loop waits, and what came of this lane is not enough for it
@@ -331,7 +331,7 @@ struct Group {
   uint64_t bytes = 0;
   friend bool operator==(const Group&, const Group&) = default;
 };
-struct Groups {  // they exist, in order, after those told of before
+struct Groups {  // they exist, in order, after those told of before; or, of a lane not by_group, the one block that waits for credit
   std::vector<Group> groups;
   bool ended = false;  // the lane has no row after these
   friend bool operator==(const Groups&, const Groups&) = default;

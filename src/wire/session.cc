@@ -88,6 +88,10 @@ void SessionImpl::SendBlock(StreamId stream, Extent block, Handover how) {
 
 // ---- in
 
+void SessionImpl::Skip(StreamId stream) {
+  if (open()) pipe_->SkipPayload(static_cast<uint32_t>(stream));
+}
+
 Result<Extent> SessionImpl::OnPayloadComing(const FrameHeader& header) {
   return handler_.OnBlockComing(*this, StreamId{header.stream}, header.payload_bytes);
 }
@@ -98,7 +102,9 @@ Status SessionImpl::OnFrame(const FrameHeader& header, std::span<const std::byte
     case FrameType::kControl: return OnControl(header, body);
     case FrameType::kGoodbye: return OnGoodbye(body);
     case FrameType::kLent: return OnLent(header, body);
-    case FrameType::kBlock: handler_.OnBlock(*this, StreamId{header.stream}, std::move(payload)); return {};
+    case FrameType::kBlock:
+      if (payload.size() > 0) handler_.OnBlock(*this, StreamId{header.stream}, std::move(payload));
+      return {};
   }
   return Status(Code::kInternal, "a frame type that the decoder let pass");
 }

@@ -33,7 +33,8 @@ class SessionHandler {
   virtual ~SessionHandler() = default;
   // request != 0: the peer waits for Reply(request, …).
   virtual void OnMessage(Session& session, StreamId stream, RequestId request, Message message) = 0;
-  // Memory for a block that comes over the socket: at least `bytes`. An error closes the session: the peer sent more than its credit.
+  // Memory for a block that comes over the socket: at least `bytes`, or an empty extent for one that nobody wants any more: it is read over, and
+  // OnBlock does not follow. An error closes the session: the peer sent more than its credit.
   virtual Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) = 0;
   // A whole block, over the socket or in shared memory. Unchecked: CheckBlock comes next.
   virtual void OnBlock(Session& session, StreamId stream, Extent block) = 0;
@@ -66,6 +67,8 @@ class Session {
   // The extent goes home when it was written, or when the peer let go of it. If the session ends while it is on loan, its segment is retired,
   // never reused.
   virtual void SendBlock(StreamId stream, Extent block, Handover how) = 0;
+  // Nobody wants what comes of this stream: a block of it that is half here is let go of.
+  virtual void Skip(StreamId stream) = 0;
   virtual uint64_t unsent_bytes() const = 0;  // accepted and not written yet
   virtual void Close(Status why) = 0;         // OnClosed follows
 };

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <map>
 #include <mutex>
@@ -33,7 +34,9 @@ class Recorder final : public SessionHandler {
     }
     Change([&] { heard.push_back({stream, request, std::move(message)}); });
   }
-  Result<Extent> OnBlockComing(Session&, StreamId, uint64_t bytes) override {
+  Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) override {
+    if (on_coming) on_coming(session, stream);
+    if (stream == unwanted) return Extent();
     if (bytes > block_limit) return Status(Code::kTooLarge, "more than the credit");
     return heap.Allocate(bytes);
   }
@@ -70,6 +73,8 @@ class Recorder final : public SessionHandler {
 
   std::atomic<bool> echo = true;
   uint64_t block_limit = kMaxBlock;
+  StreamId unwanted{};
+  std::function<void(Session&, StreamId)> on_coming;
   HeapExtents heap;
   std::vector<Heard> heard;
   std::vector<std::pair<StreamId, Extent>> blocks;

@@ -39,6 +39,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void Request(Message message, Duration deadline, Answer answer) override;
   void Reply(RequestId request, Message message) override;
   void SendBlock(StreamId stream, Extent block, Handover how) override;
+  void Skip(StreamId stream) override;
   uint64_t unsent_bytes() const override { return open() ? pipe_->unsent_bytes() : 0; }
   void Close(Status why) override;
 

@@ -126,6 +126,35 @@ TEST_F(SessionTest, ABlockOverTheCreditClosesTheSession) {
   EXPECT_THAT(server_.WaitClosed().message(), HasSubstr("more than the credit"));
 }
 
+TEST_F(SessionTest, ABlockThatNobodyWantsIsReadOver) {
+  client_.unwanted = StreamId{1};
+  Serve({.address = "127.0.0.1:0"});
+  ConnectPair();
+  On(server_io_, [&] {
+    for (const uint32_t stream : {1u, 2u}) {
+      Extent block = HeapExtents().Allocate(3 * kMiB).value();
+      std::memset(block.bytes().data(), static_cast<int>(stream), block.size());
+      accepted_->SendBlock(StreamId{stream}, std::move(block), Handover::kCopy);
+    }
+  });
+  EXPECT_EQ(client_.TakeBlock().bytes().front(), std::byte{2});
+  EXPECT_TRUE(client_.closed.empty());
+}
+
+TEST_F(SessionTest, ABlockThatIsHalfHereIsLetGoOfWhenNobodyWantsItAnyMore) {
+  client_.on_coming = [this](Session& session, StreamId stream) {
+    if (stream == StreamId{1}) client_io_.Post([&session] { session.Skip(StreamId{1}); });
+  };
+  Serve({.address = "127.0.0.1:0"});
+  ConnectPair();
+  On(server_io_, [&] {
+    accepted_->SendBlock(StreamId{1}, HeapExtents().Allocate(64 * kMiB).value(), Handover::kCopy);
+    accepted_->SendBlock(StreamId{2}, HeapExtents().Allocate(100).value(), Handover::kCopy);
+  });
+  EXPECT_EQ(client_.TakeBlock().size(), 100u);
+  EXPECT_TRUE(client_.closed.empty());
+}
+
 TEST_F(SessionTest, StaysOpenByPingsAlone) {
   Serve({.address = "127.0.0.1:0", .pace = kFast});
   ConnectPair({.pace = kFast});

@@ -7,16 +7,6 @@
 #include "worker/core_state.h"
 
 namespace penstock::worker {
-namespace {
-
-// Bounded, so that no peer can make it wrap.
-int64_t AddCredit(int64_t credit, uint64_t bytes) {
-  constexpr int64_t kMost = int64_t{1} << 60;
-  return std::min(kMost, credit + static_cast<int64_t>(std::min<uint64_t>(bytes, kMost)));
-}
-
-}  // namespace
-
 WorkerCore::WorkerCore(CoreOptions options) : state_(std::make_unique<State>(std::move(options))) {}
 WorkerCore::~WorkerCore() = default;
 void WorkerCore::On(TimePoint now, const Event& event, Actions& out) { state_->On(now, event, out); }
@@ -85,8 +75,21 @@ void WorkerCore::State::SawReading(const ConsumerKey& key, bool let_go) {
 
 void WorkerCore::State::StartsReading(const ConsumerKey& key) {
   const auto consumer = consumers_.find(key);
-  if (consumer == consumers_.end() || std::exchange(consumer->second.reads, true)) return;
+  if (consumer == consumers_.end()) return;
+  consumer->second.read_at = now_;
+  if (std::exchange(consumer->second.reads, true)) return;
   began_reading_.insert(key);
+  WakeAt(now_ + options_.asleep_after);
+}
+
+// A loop that has something to let go of and does not, for long: it is not read ahead for until it does. One that waits is awake.
+void WorkerCore::State::NoticeSleepers() {
+  for (const auto& [no, lane] : lanes_) {
+    if (lane.waits || lane.open.urgent) consumers_.at(lane.consumer()).read_at = now_;
+  }
+  for (auto& [key, consumer] : consumers_) {
+    if (consumer.bytes > 0 && consumer.read_at + options_.asleep_after <= now_) consumer.reads = false;
+  }
 }
 
 // Its lanes may read ahead from now on; those that had a block ready stood still.
@@ -176,29 +179,40 @@ void WorkerCore::State::Handle(const BlockFreed& event) {
 
 // ---- jobs
 
+std::vector<LaneNo> WorkerCore::State::WaitingForJob(JobId job) const {
+  std::vector<LaneNo> waiting;
+  for (const auto& [no, lane] : lanes_) {
+    if (lane.open.job == job && lane.phase == OpenLane::Phase::kJob) waiting.push_back(no);
+  }
+  return waiting;
+}
+
 void WorkerCore::State::Handle(const JobKnown& event) {
   Job& job = jobs_[event.job];
   job.known = true;
+  job.fetching = false;
   job.generation = std::max(job.generation, event.generation);
   job.group_rows = std::max<uint64_t>(event.group_rows, 1);
   job.state_bytes = event.state_bytes;
-  std::vector<LaneNo> waiting;
-  for (const auto& [no, lane] : lanes_) {
-    if (lane.open.job == event.job && lane.phase == OpenLane::Phase::kJob) waiting.push_back(no);
-  }
-  for (const LaneNo no : waiting) {
-    if (OpenLane* lane = Find(no)) Admit(*lane);
+  for (const LaneNo no : WaitingForJob(event.job)) {
+    OpenLane* lane = Find(no);
+    if (lane == nullptr) continue;
+    if (lane->open.generation <= job.generation) {
+      Admit(*lane);
+    } else {
+      Refuse(*lane,
+             Status(Code::kUnavailable, "the dispatcher knows the job in generation " + std::to_string(Raw(job.generation)) +
+                                            ", and this lane was opened in " + std::to_string(Raw(lane->open.generation)) + "; open it again"));
+    }
   }
 }
 
 void WorkerCore::State::Handle(const JobFailed& event) {
-  std::vector<LaneNo> waiting;
-  for (const auto& [no, lane] : lanes_) {
-    if (lane.open.job == event.job && lane.phase == OpenLane::Phase::kJob) waiting.push_back(no);
-  }
-  for (const LaneNo no : waiting) Refuse(lanes_.at(no), event.error);
+  for (const LaneNo no : WaitingForJob(event.job)) Refuse(lanes_.at(no), event.error);
   const auto job = jobs_.find(event.job);
-  if (job != jobs_.end() && !job->second.known) jobs_.erase(job);
+  if (job == jobs_.end()) return;
+  job->second.fetching = false;
+  if (!job->second.known) jobs_.erase(job);
 }
 
 void WorkerCore::State::ForgetIfDone(JobId id) {
@@ -316,6 +330,7 @@ void WorkerCore::State::Handle(const TimerFired&) {
   }
   for (const TaskId task : expired) StopRun(task);
   ForgetIdleConsumers();
+  NoticeSleepers();
   CloseLaggards();
   std::vector<LaneNo> retry;
   std::set<SharedKey> retry_groups;
@@ -347,6 +362,9 @@ void WorkerCore::State::WakeForWaiting() {
     if (run.retry_at > now_) WakeAt(run.retry_at);
   }
   for (const LaneNo no : wait_room_) WakeAt(lanes_.at(no).since + options_.room_patience);
+  for (const auto& [key, consumer] : consumers_) {
+    if (consumer.reads && consumer.bytes > 0) WakeAt(consumer.read_at + options_.asleep_after);
+  }
 }
 
 }  // namespace penstock::worker

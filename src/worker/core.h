@@ -10,8 +10,8 @@
 // seen to let go of any, else an equal part of its job's. Any other block is copied to the socket, and its memory is home once that is done. So
 // what a consumer keeps, asleep or not, takes no lane's reserve: it costs the others a copy, never their turn.
 //
-// Sending. A block goes out if the lane's credit covers it; or if credit is left, and nothing of the lane is out or its loop waits: then it
-// may be larger.
+// Sending. A block goes out if the lane's credit covers it. Where it does not, the consumer is told once how large the block is (Groups, of one):
+// it alone knows whether it has room.
 //
 // Ranges. The run of a lane that reached the end of a range is parked, and goes on with the open whose cursor it stands at. An open that a run
 // of its lane has yet to reach waits for it, and gets a run of its own when that one has not moved for half a second.
@@ -35,6 +35,7 @@ struct CoreOptions {
   Duration range_patience = std::chrono::milliseconds(500);  // for a run to reach the range that is asked for
   Duration room_patience = std::chrono::seconds(1);          // for lanes to give way
   Duration park_for = std::chrono::seconds(5);
+  Duration asleep_after = std::chrono::seconds(10);  // a loop that holds blocks and lets go of none
 };
 
 struct CoreStats {

@@ -12,16 +12,18 @@ void WorkerCore::State::OnOpen(SessionId session, StreamId stream, const msg::Op
   sessions_.at(session).ended.erase(stream);
   OpenLane& lane = lanes_[no];
   lane = {.no = no, .session = session, .stream = stream, .open = open, .since = now_};
-  constexpr uint64_t kMost = uint64_t{1} << 60;
-  lane.credit = static_cast<int64_t>(std::min(open.credit, kMost));
-  const bool unknown_job = !jobs_.contains(open.job);
+  lane.credit = AddCredit(0, open.credit);
   Job& job = jobs_[open.job];
   ++job.lanes;
   JoinConsumer(lane);
   if (open.urgent) StartsReading(lane.consumer());
   if (drain_until_) return Refuse(lane, Status(Code::kUnavailable, "this worker is draining; open the lane on another"));
-  if (unknown_job) return Do(FetchJob{open.job});
-  if (job.known) Admit(lane);
+  if (!job.known) return Fetch(open.job, job);
+  Admit(lane);
+}
+
+void WorkerCore::State::Fetch(JobId id, Job& job) {
+  if (!std::exchange(job.fetching, true)) Do(FetchJob{id});
 }
 
 // Everything that may keep the lane from reading, in order. Comes again whenever that may have changed.
@@ -31,7 +33,11 @@ void WorkerCore::State::Admit(OpenLane& lane) {
     return Refuse(lane, Status(Code::kStale, "the job was restored: this lane was opened in generation " + std::to_string(Raw(lane.open.generation)) +
                                                  ", it is at " + std::to_string(Raw(job.generation)) + " now"));
   }
-  job.generation = lane.open.generation;
+  // Which one is current the dispatcher says, not a consumer.
+  if (lane.open.generation > job.generation) {
+    Enter(lane, OpenLane::Phase::kJob);
+    return Fetch(lane.open.job, job);
+  }
   if (lane.open.by_group) {
     if (CheckFits(lane, job)) AdmitFollower(lane);
     return;

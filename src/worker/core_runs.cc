@@ -160,18 +160,22 @@ void WorkerCore::State::OnOver(Run& run, const LaneOver& over) {
 
 void WorkerCore::State::OnStepFailed(Run& run, const Status& error) { Fail(lanes_.at(run.lane), error); }
 
-// Sends what credit covers; where nothing of the lane is out, or its loop waits, credit of any size lets one block go. Ends the lane after its last.
+// Sends what credit covers, and says how large the next block is where it does not. Ends the lane after its last.
 void WorkerCore::State::Flush(OpenLane& lane) {
   while (!lane.ready.empty()) {
     const BlockToken& block = lane.ready.front();
-    const bool covered = lane.credit > 0 && block.info.bytes <= static_cast<uint64_t>(lane.credit);
-    if (!covered && (lane.credit <= 0 || (lane.uncredited > 0 && !lane.waits))) return;
+    if (lane.credit < block.info.bytes) return TellNeed(lane, block.info);
     const bool lent = Lend(lane, HolderOf(lane.no), block.charge);
     if (!lent && !IsWorthACopy(lane)) return;
     Send(lane, block, lent);
     lane.ready.pop_front();
   }
   if (lane.over) EndLane(lane);
+}
+
+void WorkerCore::State::TellNeed(OpenLane& lane, const BlockInfo& info) {
+  if (std::exchange(lane.told, info.end) == info.end) return;
+  Do(SendToConsumer{lane.session, lane.stream, msg::Groups{.groups = {{info.first, info.end, info.rows, info.bytes}}}});
 }
 
 // Who shares memory and does not read is not sent copies ahead: only a lane's first block, and the rest of a group, of which its loop cannot
@@ -187,7 +191,7 @@ void WorkerCore::State::Send(OpenLane& lane, const BlockToken& block, bool lent)
   Do(SendBlock{lane.session, lane.stream, block.handle, lent ? Handover::kLend : Handover::kCopy});
   sent_.emplace(block.handle, SentBlock{charged, block.charge, lane.consumer(), lane.no, lent, {}});
   --ready_blocks_;
-  lane.credit -= static_cast<int64_t>(block.info.bytes);
+  lane.credit -= block.info.bytes;
   lane.uncredited += block.info.bytes;
   lane.waits = false;
   lane.open.urgent = false;  // it has what it waited for

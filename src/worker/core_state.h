@@ -3,6 +3,7 @@
 // core_groups.cc does both for lanes that several consumers follow.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -28,7 +29,8 @@ struct Consumer {
   JobId job{};  // of its lanes
   uint32_t lanes = 0;
   uint64_t bytes = 0;      // ready or sent, and no credit came back yet; rooms of steps under way included
-  bool reads = false;      // it let go of a block at least once
+  bool reads = false;      // it lets go of blocks, or waits for one
+  TimePoint read_at{};     // when it last did
   uint64_t loan = 0;       // names the holder of what it is lent; 0: it has no lane that lends
   uint64_t lent = 0;       // bytes, also of lanes that are closed
   TimePoint idle_since{};  // without lanes
@@ -43,18 +45,18 @@ struct OpenLane {
   StreamId stream{};
   msg::Open open{};
   Phase phase = Phase::kJob;
-  TimePoint since{};  // in this phase
-  TaskId task{};      // kReading
-  int64_t credit = 0;
+  TimePoint since{};        // in this phase
+  TaskId task{};            // kReading
+  uint64_t credit = 0;      // bytes that may be sent
   uint64_t uncredited = 0;  // sent, and no credit came back
   bool waits = false;       // its loop said so, and no block was sent since
   uint64_t rows = 0;        // sent
   uint64_t reserve = 0;     // of a block, when it began to read
   std::deque<BlockToken> ready{};
   std::optional<LaneOver> over{};  // all is produced
+  Cursor told{};                   // what was told of: a block that waits for credit, or groups
   // Of a lane by group.
-  Cursor told{};            // groups before it…
-  bool end_told = false;    // …and the end
+  bool end_told = false;    // and the end
   Cursor passed{};          // what is before it, and not in `want`, is not wanted
   std::set<Cursor> want{};  // to send, once they are there
   TimePoint took_at{};      // when it last said what it takes
@@ -62,6 +64,9 @@ struct OpenLane {
   ConsumerKey consumer() const { return {session, open.consumer}; }
   bool ranged() const { return open.range.to != kLaneEnd; }
 };
+
+// Bounded, so that no peer can make it wrap.
+inline uint64_t AddCredit(uint64_t credit, uint64_t bytes) { return std::min(uint64_t{1} << 60, credit) + std::min(uint64_t{1} << 60, bytes); }
 
 // What names a lane by group.
 using SharedKey = std::tuple<JobId, Generation, LaneKey>;
@@ -106,6 +111,7 @@ struct SharedLane {
 
 struct Job {
   bool known = false;
+  bool fetching = false;
   bool finished = false;  // to be forgotten when nothing of it is left
   Generation generation{};
   uint64_t group_rows = 1;
@@ -153,7 +159,9 @@ class WorkerCore::State {
   void Handle(const DrainAsked& event);
   void Handle(const TimerFired& event);
   void OnCredit(SessionId session, StreamId stream, const msg::Credit& credit);
+  std::vector<LaneNo> WaitingForJob(JobId job) const;
   void StartsReading(const ConsumerKey& key);
+  void NoticeSleepers();
   void WorkForReaders();
   void OnBeatReply(const msg::WorkerBeatReply& reply);
   void SendHello();
@@ -167,6 +175,7 @@ class WorkerCore::State {
 
   // core_opens.cc: which lanes come in, and which give way
   void OnOpen(SessionId session, StreamId stream, const msg::Open& open);
+  void Fetch(JobId id, Job& job);
   void Admit(OpenLane& lane);
   bool CheckFits(OpenLane& lane, const Job& job);
   bool AnsweredByKnownEnd(OpenLane& lane, const Job& job);
@@ -201,6 +210,7 @@ class WorkerCore::State {
   void OnStepFailed(Run& run, const Status& error);
   void OnAbandoned(Run& run, const StepOutcome& outcome);
   void Flush(OpenLane& lane);
+  void TellNeed(OpenLane& lane, const BlockInfo& info);
   bool IsWorthACopy(const OpenLane& lane) const;
   void Send(OpenLane& lane, const BlockToken& block, bool lent);
   bool Lend(const OpenLane& lane, HolderId from, uint64_t charge);

@@ -49,15 +49,20 @@ TEST(WorkerCore, SendsNoMoreThanCreditCovers) {
   EXPECT_EQ(shell.at(1, 5).rows, 4U) << "three by the first credit, one by what came back";
 }
 
-TEST(WorkerCore, ABlockLargerThanTheCreditGoesOutAlone) {
+TEST(WorkerCore, ABlockThatCreditDoesNotCoverIsToldOfOnceAndWaits) {
   TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 5, LaneId{0}, 10);
   shell.Settle();
-  EXPECT_EQ(shell.at(1, 5).rows, 1U);
-  shell.ReadOne(1, 5);
+  shell.Tell(ConsumerSaid{SessionId{1}, StreamId{5}, msg::Credit{.bytes = 10, .waits = true}});
   shell.Settle();
-  EXPECT_EQ(shell.at(1, 5).rows, 2U);
+  EXPECT_EQ(shell.at(1, 5).rows, 0U);
+  ASSERT_EQ(shell.at(1, 5).told.size(), 1U);
+  EXPECT_EQ(shell.at(1, 5).told[0], (msg::Group{{0, 0}, {1, 0}, 1, kRowBytes}));
+  shell.Tell(ConsumerSaid{SessionId{1}, StreamId{5}, msg::Credit{.bytes = kRowBytes - 20}});
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 5).rows, 1U);
+  EXPECT_EQ(shell.at(1, 5).told.size(), 2U) << "and the next waits";
 }
 
 TEST(WorkerCore, RefusesALaneOpenedAheadWhenReservesAreUsedUp) {
@@ -116,7 +121,7 @@ TEST(WorkerCore, ARowLargerThanTheTargetGetsThroughAndRaisesTheReserve) {
   TestShell shell(Options(1'600'000));
   shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 700'000U : 50'000U; };
   shell.Join(1);
-  shell.Open(1, 10, LaneId{0}, 100'000);
+  shell.Open(1, 10, LaneId{0}, 700'000);
   shell.Settle();
   while (shell.ReadOne(1, 10)) shell.Settle();
   EXPECT_TRUE(shell.at(1, 10).ended);
@@ -298,6 +303,40 @@ TEST(WorkerCore, AJobThatCannotBeFetchedRefusesItsLanes) {
   EXPECT_EQ(shell.stats().lanes, 0U);
 }
 
+TEST(WorkerCore, OnlyTheDispatcherSaysThatAGenerationIsCurrent) {
+  TestShell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.OpenIn(Generation{0}, 1, 5, LaneId{0});
+  EXPECT_EQ(shell.fetches, 1);
+  shell.OpenIn(Generation{3}, 1, 6, LaneId{1});
+  EXPECT_EQ(shell.fetches, 2) << "the dispatcher is asked again";
+  ASSERT_TRUE(shell.at(1, 6).refused);
+  EXPECT_EQ(shell.at(1, 6).refused->code(), Code::kUnavailable) << "to be opened again";
+  shell.OpenIn(Generation{0}, 1, 7, LaneId{2});
+  EXPECT_FALSE(shell.at(1, 7).refused) << "one consumer's word shuts nobody out";
+  shell.generation = Generation{3};
+  shell.OpenIn(Generation{3}, 1, 8, LaneId{1});
+  shell.Settle();
+  EXPECT_EQ(shell.fetches, 3);
+  EXPECT_GE(shell.at(1, 8).rows, 1U);
+  shell.OpenIn(Generation{0}, 1, 9, LaneId{3});
+  ASSERT_TRUE(shell.at(1, 9).refused);
+  EXPECT_EQ(shell.at(1, 9).refused->code(), Code::kStale);
+}
+
+TEST(WorkerCore, SeveralOpensOfANewGenerationAskTheDispatcherOnce) {
+  TestShell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.OpenIn(Generation{0}, 1, 5, LaneId{0});
+  shell.answer_jobs = false;
+  shell.OpenIn(Generation{1}, 1, 6, LaneId{1});
+  shell.OpenIn(Generation{1}, 1, 7, LaneId{2});
+  EXPECT_EQ(shell.fetches, 2);
+  shell.Tell(JobFailed{kJob, Status(Code::kUnavailable, "the dispatcher is away")});
+  ASSERT_TRUE(shell.at(1, 7).refused);
+  EXPECT_EQ(shell.at(1, 7).refused->message(), "the dispatcher is away");
+}
+
 TEST(WorkerCore, SaysHelloThenBeatsEachSecondAndSaysHelloAgainWhenUnknown) {
   TestShell shell(Options(10'000'000));
   shell.Tell(DispatcherUp{});
@@ -400,6 +439,26 @@ TEST(WorkerCore, ASleeperThatComesBackAgainAndAgainIsLentNoMore) {
     shell.Settle();
     ASSERT_GE(shell.at(8, 1).rows, static_cast<uint64_t>(i + 2));
   }
+}
+
+// It read once; then its only lane is worth no more than that of one that never did.
+TEST(WorkerCore, ALoopThatFellAsleepGivesWayToOneThatWaits) {
+  TestShell shell(Options(800'000));
+  shell.state_bytes = 450'000;
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, 2 * kRowBytes);
+  shell.Settle();
+  ASSERT_TRUE(shell.ReadOne(1, 10));
+  shell.Settle();
+  shell.Open(2, 10, LaneId{1}, kRowBytes, {}, kLaneEnd, kJob, true);
+  shell.Pass(2s);
+  ASSERT_TRUE(shell.at(2, 10).refused) << "it read a moment ago";
+  shell.Pass(10s);
+  shell.Open(2, 11, LaneId{1}, kRowBytes, {}, kLaneEnd, kJob, true);
+  shell.Settle();
+  EXPECT_TRUE(shell.at(1, 10).refused);
+  EXPECT_EQ(shell.at(2, 11).rows, 1U);
 }
 
 TEST(WorkerCore, ALoopThatKeepsAllItGetsTakesNothingFromAnother) {

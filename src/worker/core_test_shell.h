@@ -86,6 +86,11 @@ class TestShell {
     Tell(ConsumerSaid{SessionId{session}, StreamId{stream},
                       msg::Open{.job = job, .range = range, .consumer = ConsumerId{session}, .credit = credit, .urgent = urgent}});
   }
+  void OpenIn(Generation of, uint64_t session, uint32_t stream, LaneId lane) {
+    const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, {}, kLaneEnd};
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream},
+                      msg::Open{.job = kJob, .generation = of, .range = range, .consumer = ConsumerId{session}, .credit = 10 * kRowBytes}});
+  }
   // A lane by group.
   void Follow(uint64_t session, uint32_t stream, LaneId lane, Cursor from = {}) {
     const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, from, kLaneEnd};
@@ -126,6 +131,8 @@ class TestShell {
   uint64_t group_rows = 1;
   std::function<uint64_t(LaneKey, Seq)> row_bytes = [](LaneKey, Seq) { return kRowBytes; };
   bool answer_jobs = true;
+  Generation generation{};  // as the dispatcher says
+  int fetches = 0;
   std::vector<Message> to_dispatcher;
   std::vector<Message> to_sessions;  // stream 0
   int started = 0;
@@ -195,7 +202,8 @@ class TestShell {
   }
   void Do(const ReleaseBlock& a) { EXPECT_EQ(blocks_.erase(a.handle), 1U) << "released twice"; }
   void Do(const FetchJob& a) {
-    if (answer_jobs) later_.push_back(JobKnown{.job = a.job, .group_rows = group_rows, .state_bytes = state_bytes});
+    ++fetches;
+    if (answer_jobs) later_.push_back(JobKnown{.job = a.job, .generation = generation, .group_rows = group_rows, .state_bytes = state_bytes});
     Deliver();
   }
   void Do(const ForgetJob& a) { forgotten.insert(a.job); }

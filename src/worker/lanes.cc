@@ -80,6 +80,11 @@ void Lanes::AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline, std::sha
   jobs_[job] = {std::move(pipeline), std::move(executors), std::move(pool)};
 }
 
+std::shared_ptr<const Pipeline> Lanes::Find(JobId job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : found->second.pipeline;
+}
+
 // On the pool: processes and threads end there, while the I/O thread goes on.
 void Lanes::Forget(JobId job) {
   auto forgotten = jobs_.extract(job);

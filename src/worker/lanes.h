@@ -24,6 +24,7 @@ class Lanes {
   // `executors`: of a pipeline that runs code, else null. Its lanes wait for user code on threads of their own, so that nobody else's wait for it.
   void AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline, std::shared_ptr<JobExecutors> executors, uint32_t threads);
   void Forget(JobId job);
+  std::shared_ptr<const Pipeline> Find(JobId job) const;  // null where it is not known
 
   void Start(const StartLane& start);
   void Step(const StepLane& step);

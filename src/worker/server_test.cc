@@ -137,7 +137,7 @@ TEST_P(WorkerServerTransport, ASessionThatEndsFreesItsLanesAndBlocks) {
   const msg::Joined joined = Join(50'000'000, 100);
   {
     TestConsumer consumer(GetParam() ? joined.workers[0].unix_socket : joined.workers[0].address, joined.layout.row_spec);
-    consumer.Open(1, joined.job, LaneId{0}, 8);
+    consumer.Open(1, joined.job, LaneId{0}, 2 * kMiB);
     ASSERT_TRUE(consumer.Wait([](TestConsumer& c) { return !c.lane(1).blocks.empty(); }));
     EXPECT_GE(worker->stats().lanes, 1U);
     consumer.Close();
@@ -153,7 +153,7 @@ TEST_F(WorkerServerTest, DrainingTellsTheConsumersFinishesTheirLanesAndEnds) {
   const auto worker = StartWorker();
   const msg::Joined joined = Join(1000, 10);
   TestConsumer consumer(joined.workers[0].address, joined.layout.row_spec);
-  consumer.Open(1, joined.job, LaneId{0}, 8);
+  consumer.Open(1, joined.job, LaneId{0}, 2 * kMiB);
   ASSERT_TRUE(consumer.Wait([](TestConsumer& c) { return !c.lane(1).blocks.empty() || c.lane(1).ended; }));
   worker->Drain();
   ASSERT_TRUE(consumer.Wait([](TestConsumer& c) { return c.told_to_leave(); }));

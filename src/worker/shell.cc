@@ -156,8 +156,14 @@ void Shell::Do(FetchJob& action) {
     if (!answer.ok()) return Apply(JobFailed{job, answer.status()});
     auto* reply = std::get_if<msg::JobReply>(&*answer);
     if (reply == nullptr) return Apply(JobFailed{job, Status(Code::kInternal, "the dispatcher answered GetJob with something else")});
+    if (const auto known = lanes_.Find(job)) return TellKnown(job, reply->generation, *known);
     Compile(job, std::move(*reply));
   });
+}
+
+void Shell::TellKnown(JobId job, Generation generation, const Pipeline& pipeline) {
+  const Layout& layout = pipeline.layout();
+  Apply(JobKnown{.job = job, .generation = generation, .group_rows = layout.group_rows(), .state_bytes = layout.state_bytes});
 }
 
 void Shell::Compile(JobId job, msg::JobReply reply) {
@@ -167,9 +173,8 @@ void Shell::Compile(JobId job, msg::JobReply reply) {
     if (pipeline.ok() && (*pipeline)->runs_code()) executors = std::make_shared<JobExecutors>(reply.plan, code_.executors, table_);
     io_.Post([this, job, generation = reply.generation, pipeline = std::move(pipeline), executors = std::move(executors)] {
       if (!pipeline.ok()) return Apply(JobFailed{job, pipeline.status()});
-      const Layout& layout = (*pipeline)->layout();
       lanes_.AddJob(job, *pipeline, executors, kCallsOut * code_.executors.processes);
-      Apply(JobKnown{.job = job, .generation = generation, .group_rows = layout.group_rows(), .state_bytes = layout.state_bytes});
+      TellKnown(job, generation, **pipeline);
     });
   });
 }

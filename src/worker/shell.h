@@ -70,6 +70,7 @@ class Shell final : public SessionHandler {
   void OnDispatcherRefused(const Status& why);
   void OnDispatcherSaid(RequestId request, Message message);
   void Compile(JobId job, msg::JobReply reply);
+  void TellKnown(JobId job, Generation generation, const Pipeline& pipeline);
   void Beat(msg::WorkerBeat& beat);
   void FlushThenFinish(int attempts);
   void ExitUnlessReadFrom();

@@ -1,0 +1,222 @@
+// The memory of ClientCore: blocks come, are let go of and freed, and credit says how many bytes more may come.
+#include <algorithm>
+#include <utility>
+
+#include "client/core.h"
+
+namespace penstock {
+
+// ---- blocks
+
+void ClientCore::Apply(const event::BlockArrived& arrived) {
+  const BlockInfo& info = arrived.block.info;
+  const auto at = ByStream(arrived.stream);
+  if (at == lanes_.end()) return Do(action::Release{arrived.block.handle});  // sent before the worker knew that the stream is closed
+  Lane& lane = at->second;
+  const bool covered = Expects(arrived.stream, info.bytes);
+  const uint64_t credit = lane.credit.outstanding;
+  blocks_[arrived.block.handle] = {at->first, lane.worker, arrived.stream, info.bytes, false};
+  counts_.held_bytes += info.bytes;
+  arrived_bytes_ += info.bytes;
+  largest_block_ = std::max(largest_block_, info.bytes);
+  if (strict()) return GroupArrived(at, arrived.block);
+  lane.credit.outstanding -= std::min(lane.credit.outstanding, info.bytes);
+  lane.credit.held += info.bytes;
+  const bool follows = info.first <= lane.arrived && info.end.seq <= lane.to;
+  if (!covered || !follows) {
+    LetGo(arrived.block.handle);
+    CloseStream(at, true);
+    const std::string what = follows ? std::to_string(info.bytes) + " bytes, and had credit for " + std::to_string(credit)
+                                     : "rows " + std::to_string(info.first.seq) + " to " + std::to_string(info.end.seq) + " where row " +
+                                           std::to_string(lane.arrived.seq) + " was next";
+    return LaneTrouble(at, Status(Code::kInternal, ToString(at->first.lane) + " came with " + what));
+  }
+  lane.attempts = 0;
+  lane.tried.clear();
+  if (info.end <= lane.arrived) return LetGo(arrived.block.handle);
+  lane.arrived = info.end;
+  lane.told_waits = false;
+  loop_waits_ = false;  // it will say so again if this was not enough
+  Do(action::ShelfPut{at->first, arrived.block});
+}
+
+void ClientCore::LetGo(Handle handle) {
+  const auto block = blocks_.find(handle);
+  if (block == blocks_.end() || std::exchange(block->second.released, true)) return;
+  released_bytes_ += block->second.bytes;
+  Do(action::Release{handle});
+}
+
+void ClientCore::Apply(const event::Freed& freed) {
+  const auto block = blocks_.find(freed.handle);
+  if (block == blocks_.end()) return;
+  const BlockOut out = block->second;
+  blocks_.erase(block);
+  counts_.held_bytes -= out.bytes;
+  if (out.released) released_bytes_ -= out.bytes;
+  if (strict()) return;
+  const auto lane = lanes_.find(out.grant);
+  // A grant that went and came back does not hold what came before.
+  if (lane != lanes_.end()) lane->second.credit.held -= std::min(lane->second.credit.held, out.bytes);
+  if (lane != lanes_.end() && lane->second.state == LaneState::kOpen && lane->second.stream == out.stream) {
+    lane->second.credit.unreturned += out.bytes;
+    return;
+  }
+  const WorkerBook::Entry* worker = workers_.Find(out.worker);
+  if (worker != nullptr && worker->link == WorkerBook::Link::kUp) Do(action::SendWorker{out.worker, out.stream, msg::Credit{out.bytes, {}}});
+}
+
+bool ClientCore::Expects(LaneStream stream, uint64_t bytes) const {
+  const auto name = streams_.find(stream);
+  if (name == streams_.end()) return false;
+  const Lane& lane = lanes_.at(name->second);
+  return strict() ? !lane.wanted.empty() : lane.credit.covers(bytes);
+}
+
+// ---- tails
+
+// Before credit is given: a copy frees more than it takes.
+void ClientCore::ShrinkTails() {
+  for (auto at = thin_tails_.begin(); at != thin_tails_.end();) {
+    const auto lane = lanes_.find(*at);
+    if (lane == lanes_.end() || lane->second.state != LaneState::kEnded) {
+      at = thin_tails_.erase(at);
+      continue;
+    }
+    const uint64_t left = options_.memory - std::min(options_.memory, Committed());
+    const uint64_t room = std::min(left, lane->second.credit.held);
+    if (room == 0 || room < lane->second.copy_bytes) {
+      ++at;
+      continue;
+    }
+    copying_[*at] = room;
+    Do(action::ShrinkTail{*at, room});
+    at = thin_tails_.erase(at);
+  }
+}
+
+void ClientCore::Apply(const event::TailCopied& copied) {
+  copying_.erase(copied.grant);
+  const auto lane = lanes_.find(copied.grant);
+  if (copied.copy) {
+    blocks_[*copied.copy] = {copied.grant, {}, {}, copied.bytes, false};
+    counts_.held_bytes += copied.bytes;
+    if (lane != lanes_.end()) lane->second.credit.held += copied.bytes;
+  } else if (copied.bytes > 0 && lane != lanes_.end()) {
+    lane->second.copy_bytes = copied.bytes;
+    thin_tails_.insert(copied.grant);
+  }
+}
+
+// ---- credit
+
+uint64_t ClientCore::Committed() const {
+  uint64_t bytes = counts_.held_bytes;
+  for (const auto& [stream, name] : streams_) bytes += lanes_.at(name).credit.promised();
+  for (const auto& [grant, room] : copying_) bytes += room;
+  return bytes;
+}
+
+uint64_t ClientCore::NextBlock(const Lane& lane) const { return lane.credit.needs > 0 ? lane.credit.needs : std::max<uint64_t>(largest_block_, 1); }
+
+// Up to its window; where the loop waits and its worker has a block, that block, whatever the window.
+uint64_t ClientCore::CreditFor(const Lane& lane, uint64_t committed) const {
+  const uint64_t next = NextBlock(lane);
+  uint64_t due = CreditDue(lane.credit, CreditWindow(options_.memory, OpenTarget(), largest_block_), next);
+  if (loop_waits_ && lane.credit.needs > 0) due = std::max(due, next - std::min(next, lane.credit.outstanding));
+  // One block may be larger than the budget, if there is no other.
+  const uint64_t most = committed == 0 ? std::max(options_.memory, lane.credit.needs) : options_.memory;
+  return CreditWithin(lane.credit, due, most - std::min(most, committed), next);
+}
+
+// Those that the loop waits for first: of them the one with most rows of a batch.
+std::vector<ClientCore::Lanes::iterator> ClientCore::OpenByNeed() {
+  std::vector<Lanes::iterator> open;
+  for (const auto& [stream, name] : streams_) open.push_back(lanes_.find(name));
+  if (!loop_waits_) return open;
+  std::stable_sort(open.begin(), open.end(), [](const auto& a, const auto& b) {
+    const Mark& x = a->second.mark;
+    const Mark& y = b->second.mark;
+    return std::pair(x.ready_groups > 0, y.left_rows) < std::pair(y.ready_groups > 0, x.left_rows);
+  });
+  return open;
+}
+
+void ClientCore::FeedLanes() {
+  const std::vector<Lanes::iterator> open = OpenByNeed();
+  uint64_t committed = Committed();
+  for (const auto& at : open) {
+    LaneCredit& credit = at->second.credit;
+    const uint64_t bytes = CreditFor(at->second, committed);
+    if (bytes == 0) continue;
+    committed -= credit.promised();
+    credit.outstanding += bytes;
+    credit.needs = 0;
+    credit.unreturned -= std::min(bytes, credit.unreturned);
+    committed += credit.promised();
+    Do(action::SendWorker{at->second.worker, at->second.stream, msg::Credit{bytes, {}}});
+  }
+  FeedStarved(open);
+}
+
+// The loop waits, each open lane has a block that there is no room for, and no room comes back by itself.
+void ClientCore::FeedStarved(const std::vector<Lanes::iterator>& open) {
+  if (!loop_waits_ || open.empty() || released_bytes_ > 0 || !copying_.empty()) return;
+  const auto needs = [](const auto& at) { return at->second.credit.needs > 0; };
+  const auto moves = [](const auto& item) {
+    const Lane& lane = item.second;
+    return lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff || lane.leaving || lane.turn == Turn::kGivesWay;
+  };
+  if (!std::all_of(open.begin(), open.end(), needs) || std::any_of(lanes_.begin(), lanes_.end(), moves)) return;
+  if (LetGiveWay(open.front())) return;
+  FailReader(Status(Code::kTooLarge, "a batch of " + std::to_string(job_.layout.batch) + " rows does not fit this reader's memory of " +
+                                         std::to_string(options_.memory) + " bytes (" + std::to_string(counts_.held_bytes) + " are held, " +
+                                         std::to_string(open.front()->second.credit.needs) +
+                                         " more are to come, and it is not whole); raise memory, or make the batch smaller"));
+}
+
+// The lane that is furthest from a whole batch lets go of what it has, if it is not `first`.
+bool ClientCore::LetGiveWay(Lanes::const_iterator first) {
+  auto last = lanes_.end();
+  for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
+    if (at->first == first->first || at->second.credit.held == 0) continue;
+    if (last == lanes_.end() || at->second.mark.left_rows < last->second.mark.left_rows) last = at;
+  }
+  if (last == lanes_.end()) return false;
+  CloseStream(last, true);
+  last->second.turn = Turn::kGivesWay;
+  Do(action::ShelfRemove{last->first});
+  return true;
+}
+
+void ClientCore::BeginAgain(Lanes::iterator at, const Mark& mark) {
+  Lane& lane = at->second;
+  lane.state = LaneState::kSpare;
+  lane.turn = Turn::kWaits;
+  lane.waits_since = totals_.batches;
+  lane.arrived = mark.received;
+  lane.lane_ended = lane.shrunk = false;
+  lane.copy_bytes = 0;
+  lane.mark = {.grant = at->first, .received = mark.received, .asked = mark.asked};
+  Do(action::ShelfAdd{at->first, mark.received, epoch_});
+}
+
+// Its worker has a block that credit does not cover. Credit that is on its way to it may.
+void ClientCore::BlockWaits(Lanes::iterator at, const msg::Groups& groups) {
+  if (groups.groups.empty()) return;
+  const uint64_t bytes = groups.groups.front().bytes;
+  largest_block_ = std::max(largest_block_, bytes);
+  if (!at->second.credit.covers(bytes)) at->second.credit.needs = bytes;
+}
+
+// A worker that lends its memory reads ahead only for loops that it saw reading; but a loop that has rows of each lane and a batch of none lets
+// go of nothing.
+void ClientCore::TellWaits() {
+  if (!loop_waits_) return;
+  for (auto& [name, lane] : lanes_) {
+    if (lane.state != LaneState::kOpen || lane.credit.held + lane.credit.unreturned == 0 || std::exchange(lane.told_waits, true)) continue;
+    Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{.bytes = 0, .waits = true}});
+  }
+}
+
+}  // namespace penstock

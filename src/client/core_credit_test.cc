@@ -1,0 +1,202 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "client/core.h"
+#include "client/core_test_shell.h"
+
+namespace penstock {
+namespace {
+
+constexpr uint64_t kMemory = 8000;
+
+// Workers whose lanes are of one row a block. They send what credit covers, and tell of what it does not.
+class TightReader {
+ public:
+  TightReader(uint64_t batch, uint64_t lane_rows, uint64_t row_bytes) : shell(BatchOf(batch), kMemory), lane_rows_(lane_rows), row_bytes_(row_bytes) {
+    shell.Join({WorkerAt(1)});
+  }
+
+  // Until no worker has anything to do.
+  void Work() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t i = 0; i < shell.opens.size(); ++i) moved = WorkOn(shell.opens[i]) || moved;
+    }
+  }
+
+  CoreShell shell;
+
+ private:
+  struct Sent {
+    Seq next = 0;
+    uint64_t bytes = 0;
+    bool told = false;
+    bool ended = false;
+  };
+  bool WorkOn(const CoreShell::Opened& open) {
+    const LaneStream stream = open.stream;
+    Sent& sent = sent_.try_emplace(stream, Sent{open.open.range.from.seq}).first->second;
+    if (shell.Closed(stream) || sent.ended) return false;
+    if (sent.next == lane_rows_) {
+      sent.ended = true;
+      shell.End(stream, lane_rows_);
+      return true;
+    }
+    if (open.open.credit + shell.credit[stream] < sent.bytes + row_bytes_) {
+      if (std::exchange(sent.told, true)) return false;
+      shell.BlockWaits(stream, sent.next, sent.next + 1, row_bytes_);
+      return true;
+    }
+    const Seq row = sent.next++;
+    sent.bytes += row_bytes_;
+    sent.told = false;
+    shell.Block(stream, row, row + 1, row_bytes_);
+    EXPECT_LE(shell.core().counts().held_bytes, std::max(kMemory, row_bytes_));
+    return true;
+  }
+
+  const uint64_t lane_rows_;
+  const uint64_t row_bytes_;
+  std::map<LaneStream, Sent> sent_;
+};
+
+TEST(ClientMemory, WhatLanesMayHaveOnTheirWayIsWithinTheBudgetTogether) {
+  TightReader reader(1, 100, 1500);
+  reader.shell.Grant({GrantOf(0), GrantOf(1), GrantOf(2), GrantOf(3)});
+  uint64_t credit = 0;
+  for (const auto& open : reader.shell.opens) credit += open.open.credit;
+  EXPECT_LE(credit, kMemory);
+  for (int batch = 0; batch < 50; ++batch) {
+    reader.Work();
+    ASSERT_EQ(reader.shell.NextRows(), 1u);
+  }
+}
+
+TEST(ClientMemory, ALargeBlockIsLetComeForOneLaneAtATime) {
+  CoreShell shell(BatchOf(1), kMemory);
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0), GrantOf(1), GrantOf(2), GrantOf(3)});
+  for (uint32_t lane = 0; lane < 4; ++lane) shell.BlockWaits(shell.OpenOf(lane).stream, 0, 1, 7000);
+  std::vector<LaneStream> covered;
+  for (uint32_t lane = 0; lane < 4; ++lane) {
+    const auto open = shell.OpenOf(lane);
+    if (open.open.credit + shell.credit[open.stream] >= 7000) covered.push_back(open.stream);
+  }
+  ASSERT_EQ(covered.size(), 1u);
+  shell.Block(covered[0], 0, 1, 7000);
+  EXPECT_EQ(shell.NextRows(), 1u);
+  const auto has_more = [&](const auto& open) { return open.stream != covered[0] && open.open.credit + shell.credit[open.stream] >= 7000; };
+  EXPECT_EQ(std::count_if(shell.opens.begin(), shell.opens.end(), has_more), 1) << "the next lane's turn came with the memory";
+}
+
+TEST(ClientMemory, ABlockLargerThanTheBudgetComesAlone) {
+  TightReader reader(1, 3, 3 * kMemory);
+  reader.shell.Grant({GrantOf(0), GrantOf(1)});
+  for (int batch = 0; batch < 6; ++batch) {
+    reader.Work();
+    ASSERT_EQ(reader.shell.NextRows(), 1u) << batch;
+  }
+}
+
+TEST(ClientMemory, LanesGiveWayToTheOneNearestToAWholeBatchAndBeginAgainAfterIt) {
+  TightReader reader(6, 6, 1000);
+  reader.shell.Grant({GrantOf(0), GrantOf(1), GrantOf(2), GrantOf(3)});
+  reader.Work();
+  EXPECT_EQ(reader.shell.core().counts().held_bytes, kMemory) << "two rows of each lane, and a batch is six";
+  for (int batch = 0; batch < 4; ++batch) {
+    uint64_t rows = reader.shell.NextRows();
+    for (int turn = 0; turn < 20 && rows == 0; ++turn) {
+      reader.Work();
+      rows = reader.shell.NextRows();
+    }
+    ASSERT_EQ(rows, 6u) << batch;
+  }
+  EXPECT_EQ(reader.shell.NextRows(), 0u);
+  EXPECT_TRUE(reader.shell.failures.empty());
+  EXPECT_EQ(reader.shell.core().counts().lanes_done, 4u);
+}
+
+TEST(ClientMemory, ABatchThatDoesNotFitTheWholeBudgetIsAnErrorOnceAllOthersGaveWay) {
+  TightReader reader(9, 100, 1000);
+  reader.shell.Grant({GrantOf(0), GrantOf(1), GrantOf(2), GrantOf(3)});
+  for (int turn = 0; turn < 20 && reader.shell.failures.empty(); ++turn) {
+    reader.Work();
+    EXPECT_EQ(reader.shell.NextRows(), 0u);
+  }
+  ASSERT_EQ(reader.shell.failures.size(), 1u);
+  EXPECT_EQ(reader.shell.failures[0].code(), Code::kTooLarge);
+  EXPECT_NE(reader.shell.failures[0].message().find("8000 are held, 1000 more"), std::string::npos) << reader.shell.failures[0];
+}
+
+TEST(ClientMemory, ABlockThatItsCreditDoesNotCoverIsTheWorkersFault) {
+  CoreShell shell(BatchOf(1), kMemory);
+  shell.Join({WorkerAt(1), WorkerAt(2)});
+  shell.Grant({GrantOf(0)});
+  const auto open = shell.OpenOf(0);
+  EXPECT_FALSE(shell.core().Expects(open.stream, open.open.credit + 1));
+  EXPECT_TRUE(shell.released.contains(shell.Block(open.stream, 0, 1, open.open.credit + 1)));
+  EXPECT_TRUE(shell.Closed(open.stream));
+  EXPECT_NE(shell.OpenOf(0).worker, open.worker);
+  EXPECT_EQ(shell.core().counts().held_bytes, 0u);
+}
+
+// A lane of 5 rows in one block of 7000 bytes; the loop has the batch of 4, and one row is left.
+void LeaveATail(CoreShell& shell) {
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  const auto open = shell.OpenOf(0);
+  shell.BlockWaits(open.stream, 0, 5, 7000);
+  shell.Block(open.stream, 0, 5, 7000);
+  shell.End(open.stream, 5);
+  EXPECT_EQ(shell.NextRows(), 4u);
+}
+
+TEST(ClientMemory, TheCopyOfATailIsCountedUntilItIsFreed) {
+  CoreShell shell(BatchOf(4), kMemory);
+  shell.tail_bytes = 900;
+  shell.KeepMemory();
+  LeaveATail(shell);
+  EXPECT_EQ(shell.core().counts().held_bytes, 7900u);
+  for (const Handle handle : std::set(shell.released)) shell.Do(event::Freed{handle});
+  EXPECT_EQ(shell.core().counts().held_bytes, 900u);
+  msg::BeatReply end = shell.Reply({GrantOf(0)});
+  end.end = true;
+  shell.Answer(end);
+  EXPECT_EQ(shell.NextRows(), 1u);
+  for (const Handle handle : std::set(shell.released)) shell.Do(event::Freed{handle});
+  EXPECT_EQ(shell.core().counts().held_bytes, 0u);
+}
+
+TEST(ClientMemory, ATailThatHasNoRoomForItsCopyStaysInItsBlock) {
+  CoreShell shell(BatchOf(4), kMemory);
+  shell.tail_bytes = 1100;
+  LeaveATail(shell);
+  EXPECT_TRUE(shell.shrunk.empty());
+  EXPECT_EQ(shell.core().counts().held_bytes, 7000u);
+}
+
+TEST(ClientMemory, ATailIsCopiedOnceAnotherBlockMadeRoomForIt) {
+  CoreShell shell(BatchOf(4), 2 * kMemory);
+  shell.tail_bytes = 2500;
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0), GrantOf(1)});
+  for (const uint32_t lane : {1u, 0u}) shell.BlockWaits(shell.OpenOf(lane).stream, 0, 5, 7000);
+  shell.Block(shell.OpenOf(1).stream, 0, 5, 7000);
+  shell.Block(shell.OpenOf(0).stream, 0, 5, 7000);
+  shell.End(shell.OpenOf(0).stream, 5);
+  shell.KeepMemory();
+  EXPECT_EQ(shell.NextRows(), 4u);
+  EXPECT_EQ(shell.NextRows(), 4u);
+  EXPECT_TRUE(shell.shrunk.empty()) << "14000 of 16000 bytes are held";
+  shell.Fail(shell.OpenOf(1).stream, Code::kUnavailable);
+  shell.Do(event::Freed{Handle{1}});
+  EXPECT_EQ(shell.shrunk.size(), 1u);
+}
+
+}  // namespace
+}  // namespace penstock
