@@ -201,7 +201,8 @@ class Dataset:
             or None: what the environment names, else inline.
         job_name: readers that give the same name share one job, each row going to exactly one of them. None: `PENSTOCK_JOB_NAME`; with several
             ranks a name that all of them derive from the platform's job id and the ordinal of the dataset in the program; else a job of its own.
-        processing_mode: "shared" (the default; each row once) or "replicated" (each worker reads all). tf.data service's names work too.
+        processing_mode: "shared" (the default; each row once), "strict" (also in one order of batches, which is dealt to the consumers in turn and
+            does not depend on workers and ranks) or "replicated" (each worker reads all). tf.data service's names work too.
         consumer_index, num_consumers: which of how many this reader is; None: the rank that the environment or the process group
             names, if there are several.
         seed: of all shuffling; with it the same rows come in the same lanes.
@@ -213,7 +214,7 @@ class Dataset:
             last: a few rows may come twice), or "restart" (the job begins again, for all consumers).
         on_death: what becomes of the lanes of a consumer that died: "hold" (they wait for it), "redeliver" (others get them), or "auto": hold
             where num_consumers is declared.
-        places: of the ring, in strict; 0: as many as consumers.
+        places: in strict, from how many lanes batches are taken in turn: a part of the order. 0: as many as consumers at the first start.
         attempt: how often the launcher has started the ranks anew; None: what torchrun, Slurm or TFJob says.
         """
         from penstock import reader

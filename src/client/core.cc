@@ -116,15 +116,12 @@ void ClientCore::Apply(const msg::BeatReply& reply) {
   answered_ = reply.serial;
   waiting_for_ = reply.waiting_for;
   TakeWorkers(reply.workers);
+  if (strict()) return TakeRingReply(reply);
   AcknowledgeFinishes(reply);
   TakeGrants(reply);
   AnswerRevokes(reply);
   // After the removals: a lease renews only what is still its own.
   RenewLease(reply);
-  if (strict()) {
-    if (reply.started && !ring_ && ring_start_) BeginRing();
-    return;
-  }
   TakeSteps(reply);
   if (reply.end && reply.epoch == epoch_ && !epoch_ended_) {
     epoch_ended_ = true;
@@ -420,7 +417,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::ShelfRemove& a) const { return shelf.Remove(a.grant), true; }
     bool operator()(const action::ShelfLease& a) const { return shelf.SetLease(a.until), true; }
     bool operator()(const action::ShelfSteps& a) const { return shelf.SetSteps(a.epoch, a.limit, a.steps), true; }
-    bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch), true; }
+    bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch, a.dropped_rows), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
     bool operator()(const action::ShelfWhole& a) const { return shelf.PutBatch(a.batch), true; }
     bool operator()(const action::Restored& a) const { return shelf.Restart(a.joined.layout, a.joined.epoch, a.joined.generation), true; }

@@ -201,6 +201,7 @@ class ClientCore {
   // core_ring.cc: strict
   bool strict() const { return job_.mode == Mode::kStrict; }
   void SetRingStart(const msg::Joined& joined);
+  void TakeRingReply(const msg::BeatReply& reply);
   void BeginRing();
   void RestartRing(const msg::Joined& joined);
   void NextRing();

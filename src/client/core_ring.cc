@@ -32,6 +32,15 @@ void ClientCore::SetRingStart(const msg::Joined& joined) {
   ring_first_ = from.epoch == ring_start_->epoch ? from.turn / mix : 0;
 }
 
+// Nothing is granted and nothing revoked: the ring is shared by rule.
+void ClientCore::TakeRingReply(const msg::BeatReply& reply) {
+  RenewLease(reply);
+  if (!reply.started || ring_ || !ring_start_) return;
+  if (ring_start_->epoch <= epoch_) return BeginRing();
+  // Nothing of this epoch is left: it was restored, or started anew, at its end.
+  if (!std::exchange(epoch_ended_, true)) Do(action::ShelfEndEpoch{epoch_});
+}
+
 void ClientCore::BeginRing() {
   const Layout& layout = job_.layout;
   const uint32_t consumers = std::max(job_.consumers, 1u);
@@ -91,7 +100,7 @@ void ClientCore::FollowRing() {
   if (!ring_) return;
   ring_->Walk();
   for (const Handle handle : ring_->TakeDiscarded()) LetGo(handle);
-  ring_->Want(counts_.held_bytes, options_.memory);
+  ring_->Want(counts_.held_bytes, options_.memory, ring_->popped() == ring_mark_.batches);
   DeliverWhole();
   const std::vector<RingReader::Need> needs = ring_->Needs();
   KeepRingLanes(needs);
@@ -146,7 +155,7 @@ void ClientCore::AskForGroups() {
 void ClientCore::DeliverWhole() {
   while (auto batch = ring_->Pop()) Do(action::ShelfWhole{std::move(*batch)});
   if (!ring_->at_end() || std::exchange(epoch_ended_, true)) return;
-  Do(action::ShelfEndEpoch{epoch_});
+  Do(action::ShelfEndEpoch{epoch_, ring_->dropped_rows()});
 }
 
 // ---- what a worker says

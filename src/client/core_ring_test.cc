@@ -84,7 +84,6 @@ class RingCluster {
   struct Stream {
     Seq told = 0;
     bool end_told = false;
-    std::set<Seq> sent;
   };
 
   std::unique_ptr<CoreShell> MakeConsumer(uint32_t index, const std::string& base) {
@@ -120,7 +119,6 @@ class RingCluster {
   void TakeBatch(uint32_t consumer) {
     if (ended_[consumer]) return;
     const Shelf::Taken taken = consumers_[consumer]->Next();
-    most_held_ = std::max(most_held_, consumers_[consumer]->core().counts().held_bytes);
     ended_[consumer] = std::holds_alternative<Shelf::EpochEnd>(taken);
     const auto* slices = std::get_if<std::vector<Slice>>(&taken);
     if (slices == nullptr) return;
@@ -140,14 +138,18 @@ class RingCluster {
     }
     if (open.empty()) return;
     const CoreShell::Opened& opened = open[random_() % open.size()];
-    const auto at = streams_.try_emplace({consumer, opened.stream}, Stream{opened.open.range.from.seq, false, {}}).first;
+    const auto at = streams_.try_emplace({consumer, opened.stream}, Stream{opened.open.range.from.seq, false}).first;
     Stream& stream = at->second;
     const uint64_t group = case_.batch / case_.mix;
     const uint64_t rows = case_.lane_rows[Raw(opened.open.range.lane.lane)];
-    for (const Cursor& want : shell.takes[opened.stream].want) {
-      if (want.seq >= stream.told || random_() % 2 == 0 || !stream.sent.insert(want.seq).second) continue;
-      const Seq end = std::min(want.seq + group, rows);
-      shell.Block(opened.stream, want.seq, end, (end - want.seq) * kRowBytes);
+    std::vector<Cursor>& wants = shell.takes[opened.stream].want;
+    for (auto want = wants.begin(); want != wants.end(); ++want) {
+      if (want->seq >= stream.told || random_() % 2 == 0) continue;
+      const Seq first = want->seq;
+      const Seq end = std::min(first + group, rows);
+      wants.erase(want);
+      shell.Block(opened.stream, first, end, (end - first) * kRowBytes);
+      most_held_ = std::max(most_held_, shell.core().counts().held_bytes);
       return;
     }
     if (stream.end_told) return;

@@ -141,6 +141,7 @@ struct ShelfSteps {
 };
 struct ShelfEndEpoch {
   Epoch epoch{};
+  uint64_t dropped_rows = 0;
 };
 struct Fail {  // the reader: through the shelf, after what is ready
   Status status;

@@ -12,6 +12,7 @@
 
 #include "base/constants.h"
 #include "client/batcher.h"
+#include "client/inline_ring.h"
 #include "client/parts.h"
 #include "client/shelf.h"
 #include "engine/pipeline.h"
@@ -23,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class InlineReader final : public Reader {
+class InlineReader final : public Reader, private InlineLanes {
  public:
   InlineReader(std::shared_ptr<const Pipeline> pipeline, ReadOptions options, std::shared_ptr<CodeHost> code, PartFacts facts,
                std::string manifest_hash)
@@ -34,11 +35,14 @@ class InlineReader final : public Reader {
         manifest_hash_(std::move(manifest_hash)),
         batcher_(layout()),
         shelf_(Clock::System()),
+        places_(options_.places != 0 ? options_.places : std::max(options_.consumers, 1u)),
         next_lane_(FirstLane()) {
     if (options_.job_name.empty()) options_.job_name = "inline";
     shelf_.Configure(layout(), epoch_);
     shelf_.SetLease({Duration::max()});
+    if (strict()) StartRing({});
   }
+  ~InlineReader() override { ring_.reset(); }
 
   Result<std::optional<Batch>> Next(milliseconds wait) override {
     const auto start = std::chrono::steady_clock::now();
@@ -67,6 +71,7 @@ class InlineReader final : public Reader {
     next_lane_ = FirstLane();
     pieces_.clear();
     shelf_.BeginEpoch(next);
+    if (strict()) StartRing({.epoch = next});
     Tidy();
     return true;
   }
@@ -77,6 +82,10 @@ class InlineReader final : public Reader {
     PENSTOCK_ASSIGN(const uint64_t step, StepOf(options, current));
     PENSTOCK_ASSIGN(const DeliveryLog::Point at, shelf_.Delivered(step));
     Position state = MakePart(facts_, Job(), at);
+    if (strict()) {
+      if (options.scope == StateOptions::Scope::kJob) state.kind = Position::Kind::kPosition;
+      return ToJson(state);
+    }
     state.base = base_;
     if (options_.consumers <= 1 && options.scope == StateOptions::Scope::kJob) {
       state.kind = Position::Kind::kPosition;
@@ -90,6 +99,7 @@ class InlineReader final : public Reader {
   Status Restore(const std::string& text) override {
     PENSTOCK_ASSIGN(Position state, ParsePosition(text));
     PENSTOCK_TRY(CheckFits(state));
+    if (strict()) return RestoreRing(state, text);
     if (state.kind == Position::Kind::kPart) {
       state.base.MergePart(state.delivered);
       state.delivered = std::move(state.base);
@@ -127,6 +137,7 @@ class InlineReader final : public Reader {
   void Close() override {
     shelf_.Close();
     runs_.clear();
+    ring_.reset();
     Tidy();
     blocks_.clear();
   }
@@ -141,8 +152,81 @@ class InlineReader final : public Reader {
     job.manifest_hash = manifest_hash_;
     job.consumers = options_.consumers;
     job.index = options_.index.value_or(0);
+    if (!strict()) return job;
+    job.places = places_;
+    job.base = restored_;
     return job;
   }
+
+  // ---- strict
+
+  bool strict() const { return options_.mode == Mode::kStrict; }
+
+  RingShape Shape() const {
+    return {.lanes = layout().lanes,
+            .group_rows = std::max<uint64_t>(layout().group_rows(), 1),
+            .mix = layout().batch == 0 ? 1 : std::max(layout().mix, 1u),
+            .places = places_};
+  }
+
+  RingPart Part() const {
+    const uint32_t consumers = std::max(options_.consumers, 1u);
+    const Even even = options_.even != Even::kAuto ? options_.even : consumers > 1 ? Even::kDrop : Even::kUneven;
+    return {.index = options_.index.value_or(0), .consumers = consumers, .even = even, .drop_remainder = layout().drop_remainder};
+  }
+
+  void StartRing(const RingPosition& start) {
+    InlineLanes& lanes = *this;
+    ring_.emplace(Shape(), Part(), start, lanes, shelf_);
+  }
+
+  // One that is asked for has to be the state's; else the state's goes on.
+  Status CheckRingFits(const Position& state) const {
+    if (state.batch != layout().batch) {
+      return Status(Code::kMismatch, "the state is of batches of " + std::to_string(state.batch) + " rows, and here they have " +
+                                         std::to_string(layout().batch) + ": in strict the batch size stays; in shared it may change");
+    }
+    if (options_.places != 0 && state.places != options_.places) {
+      return Status(Code::kMismatch, "the state is of a ring of " + std::to_string(state.places) + " places, and here it has " +
+                                         std::to_string(options_.places) + ": leave places out, or give the same");
+    }
+    RingShape shape = Shape();
+    shape.places = state.places;
+    return CheckRing(*state.ring, shape);
+  }
+
+  Status RestoreRing(const Position& state, const std::string& text) {
+    const RingPosition start = *state.ring;
+    places_ = state.places;
+    const bool over = options_.epochs != 0 && Raw(start.epoch) >= options_.epochs;  // nothing is left to read: the last epoch, ended
+    epoch_ = over ? Epoch{options_.epochs - 1} : start.epoch;
+    generation_ = Generation{Raw(state.generation) + 1};
+    restored_ = text;
+    shelf_.Restart(layout(), epoch_, generation_);
+    StartRing(start);
+    if (over) shelf_.EndEpoch(epoch_);
+    Tidy();
+    return {};
+  }
+
+  Result<std::unique_ptr<LaneRun>> OpenGroups(LaneId lane, Cursor from) override {
+    LaneRequest request = RequestFor({epoch_, ReplicaId{}, lane}, from);
+    request.by_group = true;
+    return pipeline_->OpenLane(request);
+  }
+
+  Result<ShelfBlock> Keep(Produced produced) override {
+    PENSTOCK_ASSIGN(const BlockView view, CheckBlock(layout().row_spec, produced.extent.bytes()));
+    ShelfBlock block{Handle{++last_handle_}, produced.info, {}};
+    if ((view.header().flags & kHasCursors) != 0) {
+      for (uint64_t row = 0; row <= view.rows(); ++row) block.cursors.push_back(view.cursor(row));
+    }
+    bytes_ += produced.info.bytes;
+    blocks_[block.handle] = std::make_shared<const HeldBlock>(HeldBlock{std::move(produced.extent), view});
+    return block;
+  }
+
+  void Drop(Handle handle) override { blocks_.erase(handle); }
 
   Status CheckFits(const Position& state) const {
     const auto other = [](const char* what, const std::string& has, const std::string& here) {
@@ -154,6 +238,7 @@ class InlineReader final : public Reader {
       return other("manifest: its input files were others, or counted rows were cut for another batch size", state.manifest, manifest_hash_);
     if (state.seed != facts_.seed) return other("seed", std::to_string(state.seed), std::to_string(facts_.seed));
     if (state.mode != options_.mode) return other("mode", std::string(Name(state.mode)), std::string(Name(options_.mode)));
+    if (strict()) return CheckRingFits(state);
     const bool mine = state.consumers == options_.consumers && state.index == options_.index.value_or(0);
     if (state.kind == Position::Kind::kPart && !mine) {
       return Status(Code::kMismatch, "this is the part of consumer " + std::to_string(state.index) + " of " + std::to_string(state.consumers) +
@@ -175,6 +260,10 @@ class InlineReader final : public Reader {
 
   // One step of the lane that has given least; at the end of all lanes, END.
   void Work() {
+    if (strict()) {
+      if (Status worked = ring_->Work(); !worked.ok()) shelf_.Fail(std::move(worked));
+      return;
+    }
     while (runs_.size() < OpenTarget()) {
       if (pieces_.empty() && !NextLane()) break;
       if (Status opened = OpenPiece(); !opened.ok()) return shelf_.Fail(std::move(opened));
@@ -214,14 +303,8 @@ class InlineReader final : public Reader {
     }
     Run run;
     run.name = {{epoch_, ReplicaId{}, piece.lane}, piece.rows.from.seq, Fence{1}};
-    LaneRequest request;
-    request.from = piece.rows.from;
+    LaneRequest request = RequestFor(run.name.lane, piece.rows.from);
     request.to = piece.rows.to.seq;
-    request.key = run.name.lane;
-    request.block_target = kBlockTarget;
-    request.block_cap = std::max(options_.memory / 8, kBlockTarget);
-    request.allocator = &heap_;
-    request.code = code_.get();
     PENSTOCK_ASSIGN(run.run, pipeline_->OpenLane(request));
     shelf_.Add(run.name, piece.rows.from, epoch_);
     shelf_.SetOpen(run.name, true);
@@ -231,17 +314,22 @@ class InlineReader final : public Reader {
     return {};
   }
 
+  LaneRequest RequestFor(const LaneKey& lane, Cursor from) {
+    LaneRequest request;
+    request.key = lane;
+    request.from = from;
+    request.block_target = kBlockTarget;
+    request.block_cap = std::max(options_.memory / 8, kBlockTarget);
+    request.allocator = &heap_;
+    request.code = code_.get();
+    return request;
+  }
+
   void Put(Run& run, Produced produced) {
-    const auto view = CheckBlock(layout().row_spec, produced.extent.bytes());
-    if (!view.ok()) return shelf_.Fail(view.status());
-    ShelfBlock block{Handle{++last_handle_}, produced.info, {}};
-    if ((view->header().flags & kHasCursors) != 0) {
-      for (uint64_t row = 0; row <= view->rows(); ++row) block.cursors.push_back(view->cursor(row));
-    }
-    run.rows += produced.info.rows;
-    bytes_ += produced.info.bytes;
-    blocks_[block.handle] = std::make_shared<const HeldBlock>(HeldBlock{std::move(produced.extent), *view});
-    shelf_.Put(run.name, std::move(block));
+    Result<ShelfBlock> block = Keep(std::move(produced));
+    if (!block.ok()) return shelf_.Fail(block.status());
+    run.rows += block->info.rows;
+    shelf_.Put(run.name, std::move(*block));
   }
 
   Result<std::optional<Batch>> MakeBatch(const std::vector<Slice>& slices) {
@@ -258,7 +346,10 @@ class InlineReader final : public Reader {
     for (const Handle handle : shelf_.TakeProgress().passed) blocks_.erase(handle);
   }
 
-  std::string Where() const { return runs_.empty() ? "the next lane" : ToString(runs_.front().name.lane) + ", " + runs_.front().run->where(); }
+  std::string Where() const {
+    if (ring_) return ring_->where();
+    return runs_.empty() ? "the next lane" : ToString(runs_.front().name.lane) + ", " + runs_.front().run->where();
+  }
 
   const std::shared_ptr<const Pipeline> pipeline_;
   const std::shared_ptr<CodeHost> code_;
@@ -270,10 +361,13 @@ class InlineReader final : public Reader {
   HeapExtents heap_;
   std::map<Handle, BlockPtr> blocks_;
   std::vector<Run> runs_;
+  std::optional<InlineRing> ring_;  // strict
+  std::string restored_;            // strict: the state that it goes on from
   Epoch epoch_{};
   Generation generation_{};
   History base_;  // what was delivered before the last restore
   std::deque<Delivered::Piece> pieces_;
+  uint32_t places_;  // strict: of the ring
   uint64_t next_lane_;
   uint64_t last_handle_ = 0;
   std::atomic<uint64_t> bytes_{0};
@@ -283,8 +377,8 @@ class InlineReader final : public Reader {
 }  // namespace
 
 Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options, std::shared_ptr<CodeHost> code) {
-  if (options.mode != Mode::kShared && options.mode != Mode::kReplicated) {
-    return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared or replicated");
+  if (options.mode == Mode::kSharded) {
+    return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
   }
   PENSTOCK_ASSIGN(const Manifest manifest, ListInputs(plan));
   PENSTOCK_ASSIGN(auto pipeline, Pipeline::Compile(plan, manifest, options.seed));

@@ -18,13 +18,6 @@
 
 namespace penstock {
 
-struct RingShape {
-  uint32_t lanes = 0;       // of an epoch; kEndlessLanes: no end
-  uint64_t group_rows = 1;  // a turn takes so many
-  uint32_t mix = 1;         // turns a batch
-  uint32_t places = 1;      // W
-};
-
 // Rows of a batch: part of a group, and all of it but where a tail was cut between two batches.
 struct RingPiece {
   LaneId lane{};
@@ -61,6 +54,8 @@ class Ring {
   bool over() const { return over_; }
   // Right after Next() gave a batch (or said nothing, at first): where the ring stands.
   RingPosition position() const;
+  // Taken for the next batch, which is not whole yet.
+  const std::vector<RingPiece>& pending() const { return pieces_; }
   uint64_t next_batch() const { return turn_ / shape_.mix; }
 
   // Lanes whose words or groups are due, in the order of need: those with a place, and `ahead` in line of which it is not known that they are too

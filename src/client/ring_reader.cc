@@ -29,15 +29,13 @@ RingReader::RingReader(const RingShape& shape, const RingPart& part, uint64_t fi
 // ---- walking
 
 void RingReader::Walk() {
-  bool moved = false;
   while (!settled_ && (own_.size() < kStepsAhead || own_.back().after == nullptr)) {
     std::optional<RingBatch> batch = ring_.Next();
     if (!batch && !ring_.over()) break;
-    moved = true;
     if (batch) Take(std::move(*batch));
     if (ring_.over()) Settle();
+    walked_ = ring_.position();  // at once: turns of a batch that is not whole are not walked over
   }
-  if (moved) walked_ = ring_.position();
 }
 
 void RingReader::Take(RingBatch batch) {
@@ -86,7 +84,7 @@ void RingReader::Settle() {
 
 // ---- asking
 
-void RingReader::Want(uint64_t held, uint64_t memory) {
+void RingReader::Want(uint64_t held, uint64_t memory, bool starved) {
   uint64_t taken = held + outstanding_;
   for (const OwnBatch& batch : own_) {
     uint64_t more = 0;
@@ -94,7 +92,8 @@ void RingReader::Want(uint64_t held, uint64_t memory) {
       const OwnGroup& group = groups_.at({piece.lane, piece.group});
       if (!group.wanted) more += group.bytes;
     }
-    if (&batch != &own_.front() && taken + more > memory) return;
+    const bool must = starved && &batch == &own_.front();
+    if (!must && taken + more > memory) return;
     for (const RingPiece& piece : batch.pieces) {
       OwnGroup& group = groups_.at({piece.lane, piece.group});
       if (std::exchange(group.wanted, true)) continue;
@@ -137,6 +136,7 @@ std::optional<ShelfBatch> RingReader::Pop() {
   if (own_.empty() || !Whole(own_.front())) return std::nullopt;
   const OwnBatch batch = std::move(own_.front());
   own_.pop_front();
+  ++popped_;
   ShelfBatch out;
   out.step = batch.step;
   out.after = batch.after;
@@ -191,6 +191,8 @@ std::vector<RingReader::Need> RingReader::Needs() const {
   const auto waits_for = ring_.waits_for();
   // From where it was walked to, though more was told of: groups on the way there may be its own.
   for (const LaneId lane : ring_.Needs(kLanesAhead)) need(lane, Passed(lane), lane == waits_for);
+  // What was taken for a batch that is not whole may be its own, too.
+  for (const RingPiece& piece : ring_.pending()) need(piece.lane, piece.group, false);
   // Ended lanes stay open for their tails, which somebody will want soon.
   for (const RingPosition::Tail& tail : walked_.tails) need(tail.lane, tail.first, false);
   std::stable_partition(needs.begin(), needs.end(), [](const Need& n) { return n.waited; });

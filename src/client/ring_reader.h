@@ -39,8 +39,9 @@ class RingReader {
   Result<bool> Arrived(LaneId lane, const ShelfBlock& block);
   // As far as words go, and 64 batches of its own ahead of the loop.
   void Walk();
-  // Marks as wanted what has room: batches in order, while all that is wanted and held fits `memory`; the first whatever is held.
-  void Want(uint64_t held, uint64_t memory);
+  // Marks as wanted what has room: batches in order, while all that is wanted and held fits `memory`. `starved`: the loop has all that was popped,
+  // so the first is wanted whatever is held.
+  void Want(uint64_t held, uint64_t memory, bool starved);
 
   // ---- what to do
   struct Need {
@@ -54,6 +55,7 @@ class RingReader {
   msg::Take TakeOf(LaneId lane) const;
   // The next whole batch.
   std::optional<ShelfBatch> Pop();
+  uint64_t popped() const { return popped_; }
   // All batches were popped, and there will be no more.
   bool at_end() const { return settled_ && own_.empty(); }
   // Rows dropped by rule at the epoch's end that were this consumer's to count.
@@ -103,6 +105,7 @@ class RingReader {
   bool settled_ = false;
   std::vector<Handle> discarded_;
   uint64_t outstanding_ = 0;
+  uint64_t popped_ = 0;
   uint64_t dropped_rows_ = 0;
 };
 

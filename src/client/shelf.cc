@@ -177,9 +177,10 @@ void Shelf::SetLease(TimePoint deliver_until) {
   if (was_over) News();
 }
 
-void Shelf::EndEpoch(Epoch epoch) {
+void Shelf::EndEpoch(Epoch epoch, uint64_t dropped_rows) {
   std::lock_guard lock(mutex_);
   if (epoch != epoch_ || end_) return;
+  totals_.dropped_rows += dropped_rows;
   end_ = true;
   News();
 }

@@ -138,7 +138,8 @@ class Shelf {
   // rule; what is missing is the short batch and the last one again.
   void SetSteps(Epoch epoch, uint64_t limit, uint64_t steps);
   // END: what is left is the short batch, or dropped by rule. Ignored for another epoch than the shelf's.
-  void EndEpoch(Epoch epoch);
+  // `dropped_rows`: of this consumer that were never put here (strict).
+  void EndEpoch(Epoch epoch, uint64_t dropped_rows = 0);
   // Reaches the loop when no batch is ready any more, and stays.
   void Fail(Status status);
   void Close();  // removes all grants; Next says Cancelled from now on

@@ -97,7 +97,9 @@ Status CheckState(const Job& job, const std::string& rows, const Position& state
     if (state.places == 0 || member.places == 0 || member.places == state.places) continue;
     return Other(job, "places", std::to_string(state.places), std::to_string(member.places) + " (as " + member.name + " asks)");
   }
-  return {};
+  const Layout& layout = job.inputs.layout;
+  return CheckRing(*state.ring, {layout.lanes, std::max<uint64_t>(layout.group_rows(), 1), layout.batch == 0 ? 1 : std::max(layout.mix, 1u),
+                                 state.places != 0 ? state.places : job.places});
 }
 
 Result<Position> Assemble(const Job& job, const std::string& rows, const std::vector<Position>& states, bool any_cut) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "penstock/ids.h"
+#include "penstock/status.h"
 
 namespace penstock {
 
@@ -32,5 +33,15 @@ struct RingPosition {
   bool begun() const { return turn > 0 || next_lane > 0 || !ring.empty(); }
   friend bool operator==(const RingPosition&, const RingPosition&) = default;
 };
+
+struct RingShape {
+  uint32_t lanes = 0;       // of an epoch; kEndlessLanes: no end
+  uint64_t group_rows = 1;  // a turn takes so many
+  uint32_t mix = 1;         // turns a batch
+  uint32_t places = 1;      // W
+};
+
+// A position that came from outside: whether a ring of this shape can stand there. Invalid, naming the field of the state that is wrong.
+Status CheckRing(const RingPosition& position, const RingShape& shape);
 
 }  // namespace penstock

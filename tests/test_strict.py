@@ -1,0 +1,312 @@
+"""Strict: one order of batches, whatever reads it: a function of dataset, seed, places and batch size alone (docs/design/strict.md)."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock
+from conftest import StartCluster
+from model.strict_order import mixed_order
+from penstock import Dataset
+from penstock.tfrecord import write_tfrecord
+from support.cluster import TestCluster
+from support.ranks import Leg, ids_of, run_leg
+
+N = 16
+W = 8
+SEED = 5
+
+Make = Callable[[Path], Dataset]
+Batches = list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TFRecord files of very different lengths: many lanes have less than a batch."""
+    directory = tmp_path_factory.mktemp("strict")
+    ids = itertools.count()
+    for file, rows in enumerate([40, 3, 100, 0, 17, 64, 1, 250, 33, 15, 16, 90, 5, 48, 31, 130, 7, 22, 80, 2, 60, 9, 120, 41]):
+        content = ({"id": i, "words": [b"w"] * (i % 4)} for i in itertools.islice(ids, rows))
+        write_tfrecord(directory / f"part-{file:02}.tfrecord.gz", content, "gzip")
+    return directory
+
+
+def _records(files: Path) -> Dataset:
+    return Dataset.from_tfrecord(str(files / "*.gz")).parse_example({"id": "int64", "words": penstock.Var("string")})
+
+
+def _part(lane: int, lanes: int) -> Iterator[dict[str, int]]:
+    return ({"id": 1000 * lane + i} for i in range(7 * lane))
+
+
+NATIVE: dict[str, Make] = {
+    "range": lambda _: Dataset.from_range(2000).batch(N),
+    "shuffled range": lambda _: Dataset.from_range(2000).shuffle(100).batch(N),
+    "arrays": lambda _: Dataset.from_arrays({"id": np.arange(777), "x": np.ones((777, 3))}).batch(N),
+    "records": lambda files: _records(files).padded_batch(N),
+    "shuffled records": lambda files: _records(files).shuffle(50).padded_batch(N),
+    "take over records": lambda files: _records(files).take(333).padded_batch(N),
+    "without the last": lambda _: Dataset.from_range(500).skip(3).batch(N, drop_remainder=True),
+    "two epochs in one": lambda _: Dataset.from_range(200).shuffle(20).repeat(2).batch(N),
+    "concatenate": lambda _: Dataset.from_range(300).concatenate(Dataset.from_range(300, 555)).batch(N),
+}
+CODE: dict[str, Make] = {
+    "map": lambda _: Dataset.from_range(1500).map(lambda x: {"id": x, "square": x * x}).batch(N),
+    "filter": lambda _: Dataset.from_range(1500).filter(lambda x: x % 3 > 0).batch(N),
+    "flat_map": lambda _: Dataset.from_range(700).flat_map(lambda x: [x] * int(x % 3)).batch(N),
+    "a source of code": lambda _: Dataset.from_python(_part, lanes=12).batch(N),
+}
+
+
+def _inline(dataset: Dataset, **options: Any) -> penstock.Reader:
+    return dataset.distribute("inline", **{"processing_mode": "strict", "places": W, "seed": SEED, **options})
+
+
+def _order(dataset: Dataset, **options: Any) -> Batches:
+    return [ids_of(batch) for batch in _inline(dataset, **options)]
+
+
+def _ranks(dataset: Dataset, cluster: TestCluster, ranks: int, **options: Any) -> Leg:
+    return run_leg(dataset, cluster.address, ranks, **{"processing_mode": "strict", "places": W, "seed": SEED, **options})
+
+
+def _joined(leg: Leg) -> Batches:
+    """The batches of all ranks in the ring's order: step by step, rank by rank."""
+    return [batch for step in itertools.zip_longest(*leg.batches) for batch in step if batch is not None]
+
+
+# ---- without a service
+
+
+@pytest.mark.parametrize("plan", ["range", "arrays", "records", "shuffled records"])
+def test_inline_gives_the_order_of_the_definition(plan: str, files: Path) -> None:
+    dataset = NATIVE[plan](files)
+    lanes: dict[int, list[int]] = {}
+    reader = dataset.distribute("inline", seed=SEED)
+    for batch in reader:
+        ids = iter(ids_of(batch))
+        for piece in reader.provenance(batch):
+            lanes.setdefault(piece.lane, []).extend(itertools.islice(ids, piece.rows))
+    rows = [lanes.get(lane, []) for lane in range(max(lanes) + 1)]
+    mix = int(found[1]) if (found := re.search(r"joined from (\d+) lanes", dataset.explain())) else 1
+    expected = mixed_order([len(ids) for ids in rows], N, W, mix)
+    assert _order(dataset) == [[i for lane, first, count in batch for i in rows[lane][first : first + count]] for batch in expected]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 13])
+def test_inline_ranks_divide_the_one_order(ranks: int, files: Path) -> None:
+    dataset = NATIVE["records"](files)
+    parts = [_order(dataset, consumer_index=index, num_consumers=ranks, even="uneven") for index in range(ranks)]
+    assert _joined(Leg(batches=parts)) == _order(dataset)
+
+
+def test_inline_the_rest_after_any_batch_is_what_would_have_come(files: Path) -> None:
+    dataset = NATIVE["records"](files)
+    batches = _order(dataset)
+    for step in range(len(batches) + 1):
+        reader = _inline(dataset)
+        for _ in zip(range(step), reader):
+            pass
+        resumed = _inline(dataset)
+        resumed.load_state_dict(reader.state_dict())
+        assert [ids_of(batch) for batch in resumed] == batches[step:], f"after batch {step}"
+
+
+# ---- whoever reads, wherever it is made
+
+
+@pytest.mark.parametrize("workers", [1, 3, 7])
+def test_the_order_does_not_depend_on_the_workers(workers: int, files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers)
+    for name, make in NATIVE.items():
+        assert _joined(_ranks(make(files), cluster, 1, job_name=name)) == _order(make(files)), name
+
+
+def test_the_order_does_not_depend_on_the_number_of_ranks(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    for name in ("shuffled range", "records"):
+        dataset = NATIVE[name](files)
+        expected = _order(dataset)
+        for ranks in (1, 2, 3, 5, 8, 13):
+            assert _joined(_ranks(dataset, cluster, ranks, job_name=f"{name} {ranks}")) == expected, f"{name} over {ranks}"
+
+
+@pytest.mark.parametrize("workers", [3, 7])
+def test_a_worker_that_is_killed_changes_nothing(workers: int, files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers)
+    dataset = Dataset.from_range(20_000).shuffle(100).batch(N)
+    with cluster.connect() as service, dataset.distribute(service, processing_mode="strict", places=W, seed=SEED, memory="1MiB") as reader:
+        got = []
+        for step, batch in enumerate(reader):
+            got.append(ids_of(batch))
+            if step == 20:
+                cluster.kill_worker(0)
+    assert got == _order(dataset)
+
+
+def test_the_order_over_code_is_that_of_inline(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2, worker_flags=["--allow-code", "--cpus", "2"])
+    for name, make in CODE.items():
+        dataset = make(files)
+        expected = _order(dataset)
+        for ranks in (1, 3):
+            assert _joined(_ranks(dataset, cluster, ranks, job_name=f"{name} {ranks}")) == expected, f"{name} over {ranks}"
+
+
+def test_a_small_memory_changes_nothing(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2, memory="8MiB")
+    dataset = NATIVE["records"](files)
+    assert _joined(_ranks(dataset, cluster, 3, memory=1024)) == _order(dataset)
+
+
+# ---- all ranks end at one step, or none is short
+
+
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_even_drop_ends_all_ranks_at_the_last_whole_step(ranks: int, files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["records"](files)
+    batches = _order(dataset)
+    steps = len(batches) // ranks
+    for even in ("drop", "auto"):
+        leg = _ranks(dataset, cluster, ranks, even=even, job_name=even)
+        assert [len(rank) for rank in leg.batches] == [steps] * ranks
+        assert _joined(leg) == batches[: steps * ranks]
+
+
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_even_pad_gives_the_last_batch_again(ranks: int, files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["records"](files)
+    batches = _order(dataset)
+    steps = -(-len(batches) // ranks)
+    leg = _ranks(dataset, cluster, ranks, even="pad")
+    assert _joined(leg) == batches + [batches[-1]] * (steps * ranks - len(batches))
+
+
+# ---- resumed
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (4, 1), (3, 8)], ids=str)
+def test_another_number_of_ranks_reads_exactly_the_rest(before: int, after: int, files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["records"](files)
+    first = _ranks(dataset, cluster, before, steps=7)
+    rest = _ranks(dataset, cluster, after, state=first.state, attempt=1)
+    assert _joined(first) + _joined(rest) == _order(dataset)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 5), (5, 2)], ids=str)
+def test_another_number_of_workers_on_another_cluster_reads_exactly_the_rest(
+    before: int, after: int, files: Path, start_cluster: StartCluster
+) -> None:
+    dataset = NATIVE["shuffled records"](files)
+    first = _ranks(dataset, start_cluster(before), 2, steps=9)
+    rest = _ranks(dataset, start_cluster(after), 2, state=first.state)
+    assert _joined(first) + _joined(rest) == _order(dataset)
+
+
+def test_several_resumes_in_one_epoch_go_on_in_the_one_order(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    for name in ("shuffled range", "records", "take over records"):
+        dataset = NATIVE[name](files)
+        state, got = None, []
+        for attempt, (ranks, steps) in enumerate([(2, 2), (3, 1), (1, 4), (2, None)]):
+            leg = _ranks(dataset, cluster, ranks, steps=steps, state=state, attempt=attempt, job_name=name)
+            state = leg.state
+            got += _joined(leg)
+        assert got == _order(dataset), name
+
+
+def test_at_the_first_at_the_last_and_among_the_tails(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["records"](files)
+    batches = _order(dataset)
+    for steps in (0, 1, len(batches) - 4, len(batches) - 2, len(batches) - 1, len(batches), len(batches) + 1):
+        first = _ranks(dataset, cluster, 1, steps=steps, job_name=f"at {steps}")
+        rest = _ranks(dataset, cluster, 2, state=first.state, attempt=1, job_name=f"at {steps}")
+        assert _joined(first) + _joined(rest) == batches, f"after {steps}"
+
+
+def test_over_code_the_rest_is_what_would_have_come(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2, worker_flags=["--allow-code", "--cpus", "2"])
+    for name, make in CODE.items():
+        dataset = make(files)
+        first = _ranks(dataset, cluster, 2, steps=9, job_name=name)
+        rest = _ranks(dataset, cluster, 3, state=first.state, attempt=1, job_name=name)
+        assert _joined(first) + _joined(rest) == _order(dataset), name
+
+
+def test_across_epochs_the_rest_is_of_the_epoch_that_was_read(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["shuffled range"](files)
+    whole = _inline(dataset, epochs=3)
+    epochs = [[ids_of(batch) for batch in whole] for _ in range(3)]
+    assert epochs[0] != epochs[1]
+    options: dict[str, Any] = {"processing_mode": "strict", "places": W, "seed": SEED, "epochs": 3, "job_name": "job"}
+    with cluster.connect() as service:
+        with dataset.distribute(service, **options) as reader:
+            assert [ids_of(batch) for batch in reader] == epochs[0]
+            second = [ids_of(batch) for _, batch in zip(range(5), reader)]
+            state = reader.state_dict()
+        with dataset.distribute(service, attempt=1, **options) as resumed:
+            resumed.load_state_dict(state)
+            assert resumed.epoch == 1
+            second += [ids_of(batch) for batch in resumed]
+            assert second == epochs[1]
+            assert [ids_of(batch) for batch in resumed] == epochs[2]
+
+
+def test_a_state_some_batches_behind_is_the_order_from_there(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["records"](files)
+    first = _ranks(dataset, cluster, 2, steps=10, save=lambda reader: reader.state_dict(behind=4))
+    kept = _joined(Leg(batches=[rank[:6] for rank in first.batches]))
+    rest = _ranks(dataset, cluster, 3, state=first.state, attempt=1)
+    assert kept + _joined(rest) == _order(dataset)
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize("service", ["inline", "remote"])
+def test_another_batch_size_is_refused_by_name(service: str, files: Path, start_cluster: StartCluster) -> None:
+    where = "inline" if service == "inline" else start_cluster(1).address
+    options: dict[str, Any] = {"processing_mode": "strict", "seed": SEED}
+    with _records(files).padded_batch(N).distribute(where, **options) as reader:
+        next(iter(reader))
+        state = reader.state_dict()
+    other = _records(files).padded_batch(N + 1).distribute(where, **options)
+    with pytest.raises(penstock.DatasetMismatch, match="batch"):
+        other.load_state_dict(state)
+    other.close()
+
+
+def test_another_number_of_places_is_refused_and_none_given_takes_the_states() -> None:
+    dataset = NATIVE["range"](Path())
+    reader = _inline(dataset)
+    next(iter(reader))
+    with pytest.raises(penstock.DatasetMismatch, match="places"):
+        _inline(dataset, places=W + 1).load_state_dict(reader.state_dict())
+    resumed = _inline(dataset, places=0)
+    resumed.load_state_dict(reader.state_dict())
+    assert [ids_of(batch) for batch in resumed] == _order(dataset)[1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"turn": 1, "next_lane": 10**9}, "next_lane"), ({"places": [[0, "0"], [0, "0"]]}, "places"), ({"tails": [[0, "0", 0, N]]}, "tails")],
+    ids=str,
+)
+def test_a_ring_that_cannot_be_is_refused_by_name(change: dict[str, Any], words: str) -> None:
+    dataset = NATIVE["range"](Path())
+    reader = _inline(dataset)
+    next(iter(reader))
+    state = reader.state_dict()
+    with pytest.raises(penstock.Error, match=words):
+        _inline(dataset).load_state_dict({**state, "ring": {**state["ring"], **change}})
