@@ -14,6 +14,8 @@ inline constexpr auto kHeartbeatEvery = 1s;
 inline constexpr auto kPingEvery = 1s;
 inline constexpr auto kSilence = 3s;  // a session that says nothing for so long is broken
 inline constexpr auto kWorkerLease = 5s;
+inline constexpr uint32_t kHedgeFactor = 4;  // a lane is behind when it took so many times as long as its peers…
+inline constexpr auto kHedgeAfter = 500ms;   // …and so much longer
 inline constexpr auto kStoreTick = 5ms;
 inline constexpr auto kHelloWithin = 5s;
 

@@ -36,6 +36,7 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
   std::visit([this](const auto& what) { Apply(what); }, event);
   if (phase_ == Phase::kJoining) JoinIfDue();
   if (phase_ == Phase::kReading) RestoreIfDue();
+  if (Reads()) HedgeIfBehind();
   if (Reads() && strict()) FollowRing();
   if (Reads() && !strict()) {
     ShrinkTails();
@@ -98,7 +99,7 @@ void ClientCore::Apply(const msg::Failed& failed) {
 
 void ClientCore::FailReader(Status status) {
   phase_ = Phase::kFailed;
-  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
+  CloseStreams();
   Do(action::Fail{std::move(status)});
 }
 
@@ -281,7 +282,7 @@ void ClientCore::Apply(const event::Close&) {
     for (const auto& [name, finish] : finishes_) leave.finished.push_back(finish.finish);
     Do(action::SendDispatcher{std::move(leave)});
   }
-  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
+  CloseStreams();
   for (const WorkerId worker : workers_.Linked()) Do(action::CloseWorker{worker});
   ring_.reset();
   for (auto& [handle, block] : blocks_) {
@@ -392,6 +393,7 @@ TimePoint ClientCore::NextWake() const {
   if (dispatcher_up_ && restore_ && !restore_->sent) earlier(restore_->at);
   for (const auto& [name, lane] : lanes_) {
     if (lane.state == LaneState::kBackoff) earlier(lane.retry_at);
+    if (const auto due = HedgeDue(lane); due && !hedge_ && *due > now_) earlier(*due);
   }
   // Unreachable workers matter only to lanes that have no place.
   const bool unplaced = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.state == LaneState::kSpare; });

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "client/credit.h"
 #include "client/events.h"
+#include "client/lane_pace.h"
 #include "client/ring_reader.h"
 #include "client/shelf.h"
 #include "client/workers.h"
@@ -47,6 +48,7 @@ struct ClientCoreOptions {
 struct ClientCounts {
   uint64_t lanes_done = 0;
   uint64_t reopened = 0;    // lanes that moved to another worker
+  uint64_t hedged = 0;      // …since they were behind their peers
   uint64_t held_bytes = 0;  // of blocks that are not freed
 };
 
@@ -72,6 +74,22 @@ class ClientCore {
   enum class LaneState : uint8_t { kSpare, kConnecting, kOpen, kBackoff, kEnded };
   // Whether it may be read: not while it leaves the shelf to make room, nor before the loop has had a batch since.
   enum class Turn : uint8_t { kReads, kGivesWay, kWaits };
+  // The newest block of a lane, by which two workers' words are compared.
+  struct LastBlock {
+    Cursor first;
+    Cursor end;
+    uint64_t digest = 0;
+    WorkerId worker{};
+  };
+  // A second opening of a lane that is behind.
+  struct HedgeOut {
+    GrantName lane;
+    WorkerId worker{};
+    LaneStream stream{};
+    Cursor from;
+    TimePoint opened{};
+    TimePoint quiet_since{};  // the lane's, which has not moved since
+  };
   struct Lane {
     Seq to = kLaneEnd;
     WorkerId pinned{};  // replicated: the one worker that may serve it
@@ -92,7 +110,12 @@ class ClientCore {
     bool dropped = false;      // the dispatcher does not list it any more: no Finish
     std::set<WorkerId> tried;  // refused or failed, until the backoff clears them
     TimePoint retry_at{};
+    TimePoint quiet_since{};  // its worker owes a word since
+    bool begun = false;       // the open stream has said something
+    bool announced = false;   // …the last time, that a block is made
+    LastBlock last;
     bool waited = false;      // strict: nothing can be delivered before it says more
+    Cursor needed;            // strict: nothing before it is
     Cursor opened_at;         // strict: its stream tells of groups from here on
     Cursor passed;            // strict: as the stream was told…
     std::set<Cursor> wanted;  // …and what it was asked for
@@ -177,12 +200,24 @@ class ClientCore {
   void OpenLanes();
   void Place(Lanes::iterator lane);
   void OpenOn(Lanes::iterator lane, WorkerId worker);
+  Cursor ReplayFrom(const Lane& lane) const;
+  msg::Open OpenOf(Lanes::iterator lane, Cursor from, uint64_t credit) const;
+  void SetStream(Lanes::iterator lane, WorkerId worker, LaneStream stream);
   std::string WordsOf(const GrantName& name, const Lane& lane) const;
   void CloseStream(Lanes::iterator lane, bool tell);
+  void CloseStreams();
   void Reopen(Lanes::iterator lane);
   void LaneTrouble(Lanes::iterator lane, Status error);
   void LaneOver(Lanes::iterator lane, const msg::LaneEnded& ended);
   Lanes::iterator ByStream(LaneStream stream);
+
+  // core_hedge.cc: lanes that are behind
+  void HedgeIfBehind();
+  std::optional<TimePoint> HedgeDue(const Lane& lane) const;
+  void Hedge(Lanes::iterator lane);
+  void DropHedge(bool tell);
+  void TakeHedge();
+  void Moved(Lane& lane, bool announced);
 
   // core_credit.cc: how many bytes may be held and on their way
   uint64_t Committed() const;
@@ -196,6 +231,8 @@ class ClientCore {
   void TellWaits();
   void ShrinkTails();
   void BlockWaits(Lanes::iterator lane, const msg::Groups& groups);
+  bool CameOtherwise(const Lane& lane, const BlockInfo& info) const;
+  void FailForReplay(Lanes::iterator lane, const BlockInfo& info);
   void LetGo(Handle handle);
 
   // core_ring.cc: strict
@@ -265,6 +302,9 @@ class ClientCore {
   std::set<GrantName> thin_tails_;         // to be copied, once there is room
   std::map<GrantName, uint64_t> copying_;  // bytes kept free until TailCopied
   WorkerBook workers_;
+  std::optional<HedgeOut> hedge_;   // one at a time: where everything is slow, more would make it slower
+  LanePace first_words_;            // from opening a lane…
+  LanePace next_words_;             // …and from word to word
   std::optional<RingReader> ring_;  // strict, once all consumers have joined
   std::optional<RingPosition> ring_start_;
   uint64_t ring_first_ = 0;  // the batch of step 0

@@ -33,11 +33,27 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
   }
   lane.attempts = 0;
   lane.tried.clear();
+  Moved(lane, false);
+  if (CameOtherwise(lane, info)) return FailForReplay(at, info);
   if (info.end <= lane.arrived) return LetGo(arrived.block.handle);
+  lane.last = {info.first, info.end, info.digest, lane.worker};
   lane.arrived = info.end;
   lane.told_waits = false;
   loop_waits_ = false;  // it will say so again if this was not enough
   Do(action::ShelfPut{at->first, arrived.block});
+}
+
+// The same rows again, and they differ.
+bool ClientCore::CameOtherwise(const Lane& lane, const BlockInfo& info) const {
+  return info.first == lane.last.first && info.end == lane.last.end && info.digest != lane.last.digest && job_.layout.purity == Purity::kPure;
+}
+
+void ClientCore::FailForReplay(Lanes::iterator at, const BlockInfo& info) {
+  FailReader(Status(Code::kNotDeterministic, ToString(at->first.lane) + ", rows " + std::to_string(info.first.seq) + " to " +
+                                                 std::to_string(info.end.seq) + ": " + workers_.Name(at->second.worker) + " makes others than " +
+                                                 workers_.Name(at->second.last.worker) +
+                                                 " did, so going on would lose rows or repeat them; make the dataset's code give the same rows each "
+                                                 "time it runs (docs/howto/code.md), or read it with mode 'replicated'"));
 }
 
 void ClientCore::LetGo(Handle handle) {
@@ -151,7 +167,7 @@ void ClientCore::FeedLanes() {
     if (bytes == 0) continue;
     committed -= credit.promised();
     credit.outstanding += bytes;
-    credit.needs = 0;
+    if (std::exchange(credit.needs, 0) > 0) at->second.quiet_since = now_;
     credit.unreturned -= std::min(bytes, credit.unreturned);
     committed += credit.promised();
     Do(action::SendWorker{at->second.worker, at->second.stream, msg::Credit{bytes, {}}});
@@ -207,6 +223,7 @@ void ClientCore::BlockWaits(Lanes::iterator at, const msg::Groups& groups) {
   const uint64_t bytes = groups.groups.front().bytes;
   largest_block_ = std::max(largest_block_, bytes);
   if (!at->second.credit.covers(bytes)) at->second.credit.needs = bytes;
+  Moved(at->second, true);
 }
 
 // A worker that lends its memory reads ahead only for loops that it saw reading; but a loop that has rows of each lane and a batch of none lets

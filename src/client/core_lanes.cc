@@ -39,6 +39,7 @@ void ClientCore::Apply(const event::WorkerUp& up) {
 void ClientCore::Apply(const event::WorkerDown& down) {
   const std::string name = workers_.Name(down.worker);
   workers_.Lost(down.worker, now_);
+  if (hedge_ && hedge_->worker == down.worker) DropHedge(false);
   for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
     Lane& lane = at->second;
     if (lane.worker != down.worker || (lane.state != LaneState::kOpen && lane.state != LaneState::kConnecting)) continue;
@@ -50,6 +51,7 @@ void ClientCore::Apply(const event::WorkerDown& down) {
 
 void ClientCore::Apply(const event::WorkerDraining& draining) {
   workers_.SetDraining(draining.worker);
+  if (hedge_ && hedge_->worker == draining.worker) DropHedge(true);
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
     if (lane->second.state == LaneState::kOpen && lane->second.worker == draining.worker) Reopen(lane);
   }
@@ -113,26 +115,44 @@ void ClientCore::Place(Lanes::iterator at) {
 void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   Lane& lane = at->second;
   if (std::exchange(lane.opened_before, true)) ++counts_.reopened;
-  lane.state = LaneState::kOpen;
-  lane.worker = worker;
-  lane.stream = LaneStream{++options_.streams->last};
-  streams_[lane.stream] = at->first;
-  lane.turn = Turn::kReads;
-  lane.credit.outstanding = lane.credit.needs = 0;
-  lane.told_waits = false;
-  lane.passed = {};
-  lane.wanted.clear();
+  SetStream(at, worker, LaneStream{++options_.streams->last});
   lane.credit.outstanding = strict() ? 0 : CreditFor(lane, Committed());
+  Do(action::SendWorker{worker, lane.stream, OpenOf(at, strict() ? lane.arrived : ReplayFrom(lane), lane.credit.outstanding)});
+}
+
+// The newest block comes again, where there is room for it: it shows whether this worker makes the same rows.
+Cursor ClientCore::ReplayFrom(const Lane& lane) const {
+  const bool comparable = lane.last.first < lane.last.end && lane.last.end == lane.arrived && job_.layout.purity == Purity::kPure;
+  return comparable && Committed() + 2 * largest_block_ <= options_.memory ? lane.last.first : lane.arrived;
+}
+
+msg::Open ClientCore::OpenOf(Lanes::iterator at, Cursor from, uint64_t credit) const {
+  const Lane& lane = at->second;
   msg::Open open;
   open.job = job_.job;
   open.generation = job_.generation;
-  open.range = {at->first.lane, lane.arrived, lane.to};
+  open.range = {at->first.lane, from, lane.to};
   open.fence = at->first.fence;
   open.consumer = job_.consumer;
-  open.credit = lane.credit.outstanding;
+  open.credit = credit;
   open.urgent = loop_waits_ && (!strict() || lane.waited);
   open.by_group = strict();
-  Do(action::SendWorker{worker, lane.stream, std::move(open)});
+  return open;
+}
+
+// The lane is served by this stream, which has been given nothing yet.
+void ClientCore::SetStream(Lanes::iterator at, WorkerId worker, LaneStream stream) {
+  Lane& lane = at->second;
+  lane.state = LaneState::kOpen;
+  lane.worker = worker;
+  lane.stream = stream;
+  streams_[stream] = at->first;
+  lane.turn = Turn::kReads;
+  lane.credit.outstanding = lane.credit.needs = 0;
+  lane.told_waits = lane.begun = lane.announced = false;
+  lane.quiet_since = now_;
+  lane.passed = {};
+  lane.wanted.clear();
   Do(action::ShelfOpen{at->first, true});
 }
 
@@ -146,6 +166,11 @@ void ClientCore::CloseStream(Lanes::iterator at, bool tell) {
   Do(action::ShelfOpen{at->first, false});
 }
 
+void ClientCore::CloseStreams() {
+  if (hedge_) DropHedge(true);
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
+}
+
 ClientCore::Lanes::iterator ClientCore::ByStream(LaneStream stream) {
   const auto name = streams_.find(stream);
   return name == streams_.end() ? lanes_.end() : lanes_.find(name->second);
@@ -154,6 +179,11 @@ ClientCore::Lanes::iterator ClientCore::ByStream(LaneStream stream) {
 // ---- what a worker says of a lane
 
 void ClientCore::Apply(const event::LaneSays& says) {
+  if (hedge_ && hedge_->stream == says.stream) {
+    const bool serves = std::holds_alternative<msg::Groups>(says.what) || std::holds_alternative<msg::LaneEnded>(says.what);
+    if (!serves || !lanes_.contains(hedge_->lane)) return DropHedge(serves);
+    TakeHedge();
+  }
   const auto lane = ByStream(says.stream);
   if (lane == lanes_.end()) return;
   if (const auto* groups = std::get_if<msg::Groups>(&says.what)) return strict() ? GroupsTold(lane, *groups) : BlockWaits(lane, *groups);

@@ -59,17 +59,18 @@ TEST(ClientCore, AnUnreachableWorkerIsPassedOver) {
   EXPECT_EQ(shell.OpenOf(0).worker, shell.connects[1]);
 }
 
-TEST(ClientCore, ABrokenWorkersLaneGoesOnElsewhereAtItsCursor) {
+TEST(ClientCore, ABrokenWorkersLaneGoesOnElsewhereFromItsNewestBlock) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1), WorkerAt(2)});
   shell.Grant({GrantOf(0)});
   const auto first = shell.OpenOf(0);
-  shell.Block(first.stream, 0, 6);
+  shell.Block(first.stream, 0, 4);
+  shell.Block(first.stream, 4, 6);
   EXPECT_EQ(shell.NextRows(), 2u);
   shell.Do(event::WorkerDown{first.worker, Status(Code::kUnavailable, "killed")});
   const auto second = shell.OpenOf(0);
   EXPECT_NE(second.worker, first.worker);
-  EXPECT_EQ(second.open.range.from, (Cursor{6, 0}));
+  EXPECT_EQ(second.open.range.from, (Cursor{4, 0}));
   EXPECT_EQ(shell.core().counts().reopened, 1u);
   EXPECT_EQ(shell.NextRows(), 2u);  // what had come is still good
 }
@@ -79,11 +80,12 @@ TEST(ClientCore, ADrainingWorkersLanesMoveWithoutAnError) {
   shell.Join({WorkerAt(1), WorkerAt(2)});
   shell.Grant({GrantOf(0)});
   const auto first = shell.OpenOf(0);
-  shell.Block(first.stream, 0, 4);
+  shell.Block(first.stream, 0, 2);
+  shell.Block(first.stream, 2, 4);
   shell.Do(event::WorkerDraining{first.worker});
   EXPECT_TRUE(shell.Closed(first.stream));
   EXPECT_NE(shell.OpenOf(0).worker, first.worker);
-  EXPECT_EQ(shell.OpenOf(0).open.range.from, (Cursor{4, 0}));
+  EXPECT_EQ(shell.OpenOf(0).open.range.from, (Cursor{2, 0}));
   EXPECT_TRUE(shell.failures.empty());
 }
 

@@ -93,7 +93,7 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   if (!restore_->sent || joined.generation == job_.generation) return false;
   restore_.reset();
   rebuild_ = RebuildStep::kNone;
-  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) CloseStream(lane, true);
+  CloseStreams();
   lanes_.clear();
   finishes_.clear();
   gone_.clear();

@@ -127,6 +127,7 @@ void ClientCore::PlaceRingLanes(const std::vector<RingReader::Need>& needs) {
     const auto at = lanes_.try_emplace(RingLane(need.lane)).first;
     Lane& lane = at->second;
     lane.waited = need.waited;
+    lane.needed = need.from;
     if (lane.state == LaneState::kBackoff && lane.retry_at <= now_) lane.state = LaneState::kSpare;
     // What pads an epoch is another's, and was passed.
     const bool passed = need.from < lane.opened_at || (need.from < lane.passed && !lane.wanted.contains(need.from));
@@ -166,6 +167,7 @@ void ClientCore::GroupsTold(Lanes::iterator at, const msg::Groups& groups) {
   const LaneId id = at->first.lane.lane;
   lane.attempts = 0;
   lane.tried.clear();
+  Moved(lane, true);
   for (const msg::Group& group : groups.groups) {
     if (Status told = ring_->Tell(id, group); !told.ok()) return RingTrouble(at, std::move(told));
     lane.arrived = group.end;
@@ -176,6 +178,7 @@ void ClientCore::GroupsTold(Lanes::iterator at, const msg::Groups& groups) {
 
 void ClientCore::GroupArrived(Lanes::iterator at, const ShelfBlock& block) {
   at->second.wanted.erase(block.info.first);
+  Moved(at->second, false);
   const Result<bool> kept = ring_->Arrived(at->first.lane.lane, block);
   if (!kept.ok() || !*kept) LetGo(block.handle);
   if (!kept.ok()) return RingTrouble(at, kept.status());
