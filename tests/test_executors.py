@@ -185,6 +185,21 @@ def test_a_row_that_does_not_fit_the_spec_names_the_column(cluster: TestCluster)
         list(dataset.distribute(cluster.address))
 
 
+class _Fleeting:
+    """Other rows in each process, and nobody can see it from outside."""
+
+    def __call__(self, x: Any) -> Any:
+        return np.full(2048, x + os.getpid())
+
+
+def test_code_that_makes_other_rows_on_another_worker_ends_the_loop_instead_of_mixing_them(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=2, worker_flags=CODE)
+    with cluster.connect() as service, pytest.raises(penstock.NotDeterministic, match="rows .* makes others"):
+        for step, _ in enumerate(Dataset.from_range(20_000).map(_Fleeting()).distribute(service, memory="32MiB")):
+            if step == 100:
+                cluster.kill_worker(0)
+
+
 def test_killing_a_worker_loses_and_repeats_nothing(start_cluster: StartCluster) -> None:
     cluster = start_cluster(2, worker_flags=CODE)
 
