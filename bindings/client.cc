@@ -102,6 +102,7 @@ class PyReader {
     out["waited"] = std::chrono::duration<double>(stats.waited).count();
     out["lanes_done"] = stats.lanes_done;
     out["reopened"] = stats.reopened;
+    out["hedged"] = stats.hedged;
     out["dropped_rows"] = stats.dropped_rows;
     out["bytes_held"] = stats.bytes_held;
     out["waiting_for"] = stats.waiting_for;

@@ -194,10 +194,12 @@ class _Fleeting:
 
 def test_code_that_makes_other_rows_on_another_worker_ends_the_loop_instead_of_mixing_them(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=2, worker_flags=CODE)
-    with cluster.connect() as service, pytest.raises(penstock.NotDeterministic, match="rows .* makes others"):
-        for step, _ in enumerate(Dataset.from_range(20_000).map(_Fleeting()).distribute(service, memory="32MiB")):
-            if step == 100:
-                cluster.kill_worker(0)
+    reader = iter(Dataset.from_range(20_000).map(_Fleeting()).distribute(cluster.address, memory="32MiB"))
+    for _ in range(100):
+        next(reader)
+    cluster.kill_worker(0)
+    with pytest.raises(penstock.NotDeterministic, match="rows .* makes others"):
+        list(reader)
 
 
 def test_killing_a_worker_loses_and_repeats_nothing(start_cluster: StartCluster) -> None:

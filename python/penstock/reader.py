@@ -32,7 +32,8 @@ class Stats:
     bytes: int
     waited: float  # seconds in next(), for data
     lanes_done: int
-    reopened: int  # lanes that moved to another worker
+    reopened: int  # lanes that moved to another worker…
+    hedged: int  # …these since they were behind the others
     dropped_rows: int  # by rule: drop_remainder
     bytes_held: int
     waiting_for: str  # in words; "" when data is ready

@@ -294,6 +294,7 @@ ReaderStats ReaderIo::Stats() {
     stats.bytes = self->bytes_;
     stats.lanes_done = counts.lanes_done;
     stats.reopened = counts.reopened;
+    stats.hedged = counts.hedged;
     stats.bytes_held = counts.held_bytes;
     if (self->waiting_told_ || self->row_spec_ == nullptr) stats.waiting_for = self->core_.WaitingFor();
     promise->set_value(std::move(stats));
