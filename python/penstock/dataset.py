@@ -207,7 +207,9 @@ class Dataset:
             names, if there are several.
         seed: of all shuffling; with it the same rows come in the same lanes.
         epochs: how often the dataset is read; None: as often as it is iterated.
-        even: "auto" and "uneven" deliver all rows, so that consumers may end at different steps; "drop" and "pad" are refused in this version.
+        even: whether all consumers end an epoch at the same step. "drop": yes, and fewer batches than there are consumers are dropped and
+            counted; "pad": yes, and fewer than that come twice; "uneven": no, every row is delivered; "auto": "drop" where several consumers
+            are declared.
         memory: of blocks that this reader holds at most.
         timeout: seconds without progress after which `Stalled` says what is waited for.
         on_restart: an earlier start of this consumer has received rows, and no state is loaded: "error", "continue" (after what it asked for

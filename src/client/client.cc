@@ -101,9 +101,6 @@ class RemoteClient final : public Client {
     if (options.mode == Mode::kSharded) {
       return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
     }
-    if (options.mode != Mode::kStrict && (options.even == Even::kDrop || options.even == Even::kPad)) {
-      return Status(Code::kInvalid, "even='drop' and even='pad' are not there yet: use even='uneven', which delivers every row");
-    }
     if (options.consumers > 0 && options.index.value_or(0) >= options.consumers) {
       return Status(Code::kInvalid,
                     "index " + std::to_string(*options.index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
@@ -114,7 +111,7 @@ class RemoteClient final : public Client {
     join.mode = options.mode;
     join.seed = options.seed;
     join.epochs = options.epochs;
-    join.even = options.mode == Mode::kStrict ? options.even : Even::kUneven;
+    join.even = options.even;
     join.index = options.index.value_or(0);
     join.consumers = options.mode == Mode::kStrict ? std::max(options.consumers, 1u) : options.consumers;
     std::random_device random;

@@ -94,7 +94,7 @@ Shelf::Taken Shelf::NextLocked() {
     return batch;
   }
   if (!failure_.ok()) return failure_;
-  if (may && Short()) {
+  if (may && Short() && totals_.epoch_batches > 0) {  // without any there is none to repeat
     ++totals_.epoch_batches;
     log_.Close();  // a step without rows of its own
     return Again{};

@@ -13,8 +13,8 @@ void Shelf::SetSteps(Epoch epoch, uint64_t limit, uint64_t steps) {
 
 bool Shelf::StepsDone() const { return steps_ != kNoLimit && totals_.epoch_batches >= steps_; }
 
-// The others have batches that this loop does not get. Without any there is none to repeat.
-bool Shelf::Short() const { return steps_ != kNoLimit && totals_.epoch_batches > 0 && totals_.epoch_batches < steps_ && AllEnded(); }
+// The others have batches that this loop does not get.
+bool Shelf::Short() const { return steps_ != kNoLimit && totals_.epoch_batches < steps_ && AllEnded(); }
 
 // As TryBatch would take them, when lanes that are still open have given their share.
 uint64_t Shelf::ReadyBatches() const {

@@ -164,6 +164,7 @@ uint64_t SetTo(Job& job, const Position& position) {
   job.delivered.clear();
   job.steps.clear();
   job.limits.clear();
+  job.deals.clear();
   job.open.clear();
   if (job.mode == Mode::kStrict && base.places != 0) job.places = base.places;
   uint64_t repeated = 0;

@@ -7,7 +7,6 @@ namespace penstock::dispatcher {
 namespace {
 
 constexpr uint64_t kPieceBatches = 4;
-constexpr uint64_t kMostPadded = 8;  // batches that a loop is given twice
 
 // One round over one epoch.
 class Evener {
@@ -25,9 +24,12 @@ class Evener {
     const bool behind = std::any_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return consumer->epoch < state_.epoch(); });
     SetLimit(missing || behind ? 0 : MarkOf(*members_.front()));
     if (missing || behind || Moving()) return;
-    if (MoveToPoorest()) return;
-    if (!Exhausted()) return;
-    SetSteps();
+    job_.deals.erase(state_.epoch());
+    if (!Exhausted()) {
+      MoveToPoorest();
+    } else if (const uint64_t steps = Steps(); !Level(steps)) {
+      SetSteps(steps);
+    }
   }
 
  private:
@@ -59,14 +61,66 @@ class Evener {
     return std::all_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return state_.LiveHeld(consumer->id) == 0; });
   }
 
+  uint64_t batch() const { return job_.inputs.layout.batch; }
+
+  // That the consumer had, or has ready. No lane of it goes on.
+  uint64_t RowsOf(const Consumer& consumer) const {
+    uint64_t rows = consumer.batches * batch();
+    if (const EpochState::Holder* holder = state_.Find(consumer.id)) {
+      for (const auto& [name, held] : *holder) rows += held.ready_rows;
+    }
+    return rows;
+  }
+
+  // As many as all rows make, were they dealt evenly: whole ones, or with `pad` the one that is begun, too. What a loop has it has.
+  uint64_t Steps() const {
+    uint64_t rows = 0;
+    uint64_t had = 0;
+    for (const Consumer* consumer : members_) {
+      rows += RowsOf(*consumer);
+      had = std::max(had, consumer->batches);
+    }
+    const uint64_t step = batch() * members_.size();
+    return std::max(had, job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
+  }
+
+  // One has more than its steps take and another too few: what is missing there is dealt to it. False: nothing is to be moved.
+  bool Level(uint64_t steps) {
+    const auto fewer = [this](const Consumer* a, const Consumer* b) { return RowsOf(*a) < RowsOf(*b); };
+    const auto [poorest, richest] = std::minmax_element(members_.begin(), members_.end(), fewer);
+    const uint64_t least = RowsOf(**poorest);
+    const uint64_t most = RowsOf(**richest);
+    const uint64_t whole = steps * batch();
+    const bool pads = job_.evens() == Even::kPad;
+    uint64_t rows = least < whole && most > whole ? std::min(whole - least, most - whole) : 0;
+    if (pads ? most <= whole : least >= whole) rows = 0;
+    if (pads && least == 0 && most > 1) rows = most / 2;  // there is nothing to pad with in an epoch without a row
+    EpochState::Holder* holder = rows > 0 ? state_.Find((*richest)->id) : nullptr;
+    if (holder == nullptr) return false;
+    Held* best = nullptr;
+    for (auto& [name, held] : *holder) {
+      if (held.ready_rows == 0) continue;
+      // The smallest that has so many; else the largest.
+      const auto rank = [rows](const Held& h) {
+        return h.ready_rows >= rows ? std::pair(uint64_t{1}, ~h.ready_rows) : std::pair(uint64_t{0}, h.ready_rows);
+      };
+      if (best == nullptr || rank(held) > rank(*best)) best = &held;
+    }
+    if (best == nullptr) return false;
+    best->revoked = true;
+    (*richest)->news = true;
+    job_.deals[state_.epoch()] = {.to = (*poorest)->id, .rows = rows, .from = (*richest)->id};
+    return true;
+  }
+
   // One that has nothing more to come takes from the one that can go furthest: of a lane that goes on, or of batches that are ready.
-  bool MoveToPoorest() {
+  void MoveToPoorest() {
     Consumer& poorest = *members_.front();
     Consumer& richest = *members_.back();
     const uint64_t ahead = MarkOf(richest) - MarkOf(poorest);
-    if (ahead < 2 || state_.LiveHeld(poorest.id) > 0) return false;
+    if (ahead < 2 || state_.LiveHeld(poorest.id) > 0) return;
     EpochState::Holder* holder = state_.Find(richest.id);
-    if (holder == nullptr) return false;
+    if (holder == nullptr) return;
     Held* best = nullptr;
     uint64_t best_left = ahead;
     for (auto& [name, held] : *holder) {
@@ -79,10 +133,9 @@ class Evener {
       best = &held;
       best_left = left;
     }
-    if (best == nullptr) return false;
+    if (best == nullptr) return;
     best->revoked = true;
     richest.news = true;
-    return true;
   }
 
   void SetLimit(uint64_t limit) {
@@ -92,11 +145,7 @@ class Evener {
     TellAll();
   }
 
-  void SetSteps() {
-    const uint64_t least = MarkOf(*members_.front());
-    uint64_t steps = job_.evens() == Even::kPad ? std::min(MarkOf(*members_.back()), least + kMostPadded) : least;
-    // What a loop has it has: the others are padded up to it.
-    for (const Consumer* consumer : members_) steps = std::max(steps, consumer->batches);
+  void SetSteps(uint64_t steps) {
     job_.steps[state_.epoch()] = steps;
     job_.limits[state_.epoch()] = steps;
     changes_.job = true;

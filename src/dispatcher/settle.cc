@@ -18,7 +18,6 @@ class Settler {
   Settler(Job& job, TimePoint now, Changes& changes) : job_(job), now_(now), changes_(changes) {}
 
   void Run() {
-    if (job_.mode == Mode::kStrict) return RunStrict();
     OpenEpochs();
     for (auto& [epoch, state] : job_.open) {
       if (!Grantable(epoch)) break;
@@ -33,32 +32,6 @@ class Settler {
 
  private:
   using Members = std::vector<Consumer*>;
-
-  // ---- strict: the ring is shared by rule, so there is nothing to grant
-  void RunStrict() {
-    std::set<uint32_t> present;
-    for (const auto& [id, consumer] : job_.members) {
-      if (!consumer.undecided) present.insert(consumer.index);
-    }
-    if (!job_.started && present.size() == job_.consumers) {
-      job_.started = changes_.job = true;
-      for (auto& [id, consumer] : job_.members) consumer.news = true;
-    }
-    while (job_.started && !job_.finished() && AllThrough(job_.first_open)) {
-      job_.first_open = Epoch{Raw(job_.first_open) + 1};
-      changes_.job = true;
-      for (auto& [id, consumer] : job_.members) consumer.news = true;
-    }
-  }
-
-  // Every index has said that it came to the epoch's end: also one that died after it.
-  bool AllThrough(Epoch epoch) const {
-    std::set<uint32_t> through;
-    for (const auto& [id, consumer] : job_.members) {
-      if (!consumer.undecided && (consumer.epoch > epoch || (consumer.epoch == epoch && consumer.ended))) through.insert(consumer.index);
-    }
-    return through.size() == job_.consumers;
-  }
 
   // ---- epochs
   void OpenEpochs() {
@@ -187,6 +160,7 @@ class Settler {
 
   void Serve(EpochState& state) {
     if (state.Available() == 0) return;
+    if (Deal(state)) return;
     const Members takers = Takers(state);
     if (takers.empty()) return;
     const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
@@ -212,9 +186,35 @@ class Settler {
     if (!grant.has_value()) grant = state.TakeLane(consumer.id);
     if (!grant.has_value()) return false;
     if (consumer.want > 0) --consumer.want;
+    Given(state, consumer);
+    return true;
+  }
+
+  void Given(const EpochState& state, Consumer& consumer) {
     consumer.news = true;
     changes_.members.insert(consumer.id);
     changes_.epochs.insert(state.epoch());
+  }
+
+  // What one gave up for another (even): so many rows to that one, the rest back. False: there is no such deal.
+  bool Deal(EpochState& state) {
+    const auto deal = job_.deals.find(state.epoch());
+    if (deal == job_.deals.end()) return false;
+    const Members readers = Readers(state.epoch());
+    const auto find = [&](ConsumerId id) {
+      const auto at = std::find_if(readers.begin(), readers.end(), [&](const Consumer* consumer) { return consumer->id == id; });
+      return at == readers.end() ? nullptr : *at;
+    };
+    Consumer* to = find(deal->second.to);
+    Consumer* from = find(deal->second.from);
+    if (to == nullptr || from == nullptr) return job_.deals.erase(deal), false;
+    while (!state.pool().empty()) {
+      uint64_t& rows = deal->second.rows;
+      Consumer& taker = rows > 0 ? *to : *from;
+      const auto grant = state.TakeFromPool(taker.id, rows);
+      rows -= std::min(rows, grant->range.to - grant->range.from.seq);
+      Given(state, taker);
+    }
     return true;
   }
 
@@ -355,77 +355,11 @@ class Settler {
   Changes& changes_;
 };
 
-std::string WaitsForSeat(const Job& job, const Consumer& consumer) {
-  for (const auto& [id, member] : job.members) {
-    if (member.undecided || member.index != consumer.index) continue;
-    return "the seat of " + member.name + ", whose connection is gone: it is free when that one's lease ends";
-  }
-  return "a seat";
-}
-
-std::string WaitsForStart(const Job& job) {
-  const auto there = std::count_if(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.undecided; });
-  return "the start: consumers " + std::to_string(there) + " of " + std::to_string(job.consumers) + " have joined";
-}
-
-std::string WaitsForTheDead(const Job& job) {
-  for (const auto& [id, member] : job.members) {
-    if (member.expired) return "consumer " + member.name + ", which is dead: its batches wait until it is started anew, or the job is restored";
-  }
-  return "";
-}
-
 }  // namespace
 
-EpochShape Job::shape() const {
-  const Layout& layout = inputs.layout;
-  EpochShape shape{.lanes = layout.lanes};
-  if (layout.serial || layout.lanes < consumers) {
-    // Whole groups, so that only the lane's end leaves a tail.
-    constexpr uint64_t kGroupsARange = 16;
-    shape.range_rows = layout.serial_range != 0 ? layout.serial_range : kGroupsARange * layout.group_rows();
-  }
-  return shape;
-}
-
-Even Job::evens() const {
-  if (even != Even::kAuto) return even;
-  const bool counts = mode == Mode::kStrict || (mode == Mode::kShared && inputs.layout.batch > 0);
-  return counts && consumers > 1 ? Even::kDrop : Even::kUneven;
-}
-
-bool Job::holds() const { return on_death == OnDeath::kAuto ? consumers > 0 : on_death == OnDeath::kHold; }
-
-Consumer* Job::Seated(uint32_t index) {
-  for (auto& [consumer, member] : members) {
-    if (!member.undecided && member.index == index) return &member;
-  }
-  return nullptr;
-}
-
-void Settle(Job& job, TimePoint now, Changes& changes) { Settler(job, now, changes).Run(); }
-
-std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, size_t workers) {
-  if (workers == 0) return "no worker is registered: start one with `penstock worker --dispatcher ADDRESS`";
-  if (consumer.undecided) return consumer.begun ? WaitsForSeat(job, consumer) : "a word from its loop: it may restore a position, or begin to read";
-  if (consumer.ended) return "";
-  const auto limit = job.limits.find(consumer.epoch);
-  if (limit != job.limits.end() && consumer.batches >= limit->second) {
-    return "the other consumers, which have not come so far: all end the epoch at one step (even)";
-  }
-  if (job.mode == Mode::kStrict) return job.started ? WaitsForTheDead(job) : WaitsForStart(job);
-  for (const auto& [epoch, state] : job.open) {
-    if (epoch > consumer.epoch) break;
-    if (epoch == consumer.epoch && state.Find(consumer.id) != nullptr) return "";
-    for (const auto& [id, holder] : state.holders()) {
-      auto member = job.members.find(id);
-      if (member == job.members.end() || !Silent(member->second, now)) continue;
-      return "lanes of consumer " + member->second.name +
-             (job.holds() ? ", which is silent; they wait for it, or for a restore" : ", which is silent; they come back when its lease ends");
-    }
-    if (epoch < consumer.epoch) return "epoch " + std::to_string(Raw(epoch)) + ", which other consumers still read";
-  }
-  return "a lane of epoch " + std::to_string(Raw(consumer.epoch)) + ": all are held by other consumers";
+void Settle(Job& job, TimePoint now, Changes& changes) {
+  if (job.mode == Mode::kStrict) return SettleStrict(job, changes);
+  Settler(job, now, changes).Run();
 }
 
 }  // namespace penstock::dispatcher

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <set>
+#include <string>
 
 #include "base/clock.h"
 #include "dispatcher/state.h"
@@ -17,6 +18,7 @@ struct Changes {
 };
 
 void Settle(Job& job, TimePoint now, Changes& changes);
+void SettleStrict(Job& job, Changes& changes);  // of a strict job: Settle's part
 
 // Why this consumer has nothing to read, in words; "" where it has.
 std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, size_t workers);

@@ -63,6 +63,13 @@ struct Replica {
   friend bool operator==(const Replica&, const Replica&) = default;
 };
 
+// Even: rows that one gives up so that another comes as far.
+struct EvenDeal {
+  ConsumerId to{};
+  uint64_t rows = 0;  // still to be given; what is left after them goes back
+  ConsumerId from{};
+};
+
 struct Job {
   JobId id{};
   std::string name;
@@ -90,7 +97,8 @@ struct Job {
   std::map<Epoch, uint64_t> steps;  // even: how many batches each consumer has of an epoch, once it is known
 
   // Not stored.
-  std::map<Epoch, uint64_t> limits;  // even: so many batches a consumer may have for now
+  std::map<Epoch, uint64_t> limits;  // even: so many batches a consumer may have for now…
+  std::map<Epoch, EvenDeal> deals;   // …and what is on its way from one to another
   TimePoint since;
   TimePoint read;  // when it last had a consumer with a lease
 

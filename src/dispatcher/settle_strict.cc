@@ -1,0 +1,40 @@
+// Strict: the ring is shared by rule, so there is nothing to grant. What is settled is when the job starts, and when an epoch is over.
+#include <set>
+
+#include "dispatcher/settle.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+void TellMembers(Job& job, Changes& changes) {
+  changes.job = true;
+  for (auto& [id, consumer] : job.members) consumer.news = true;
+}
+
+// Every index has said that it came to the epoch's end: also one that died after it.
+bool AllThrough(const Job& job, Epoch epoch) {
+  std::set<uint32_t> through;
+  for (const auto& [id, consumer] : job.members) {
+    if (!consumer.undecided && (consumer.epoch > epoch || (consumer.epoch == epoch && consumer.ended))) through.insert(consumer.index);
+  }
+  return through.size() == job.consumers;
+}
+
+}  // namespace
+
+void SettleStrict(Job& job, Changes& changes) {
+  std::set<uint32_t> present;
+  for (const auto& [id, consumer] : job.members) {
+    if (!consumer.undecided) present.insert(consumer.index);
+  }
+  if (!job.started && present.size() == job.consumers) {
+    job.started = true;
+    TellMembers(job, changes);
+  }
+  while (job.started && !job.finished() && AllThrough(job, job.first_open)) {
+    job.first_open = Epoch{Raw(job.first_open) + 1};
+    TellMembers(job, changes);
+  }
+}
+
+}  // namespace penstock::dispatcher

@@ -1,0 +1,59 @@
+"""Ranks of a shared job end an epoch at the same step, however uneven the data is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from conftest import StartCluster
+from penstock.tfrecord import write_tfrecord
+from support import rank
+
+N = 8
+SIZES = {"few": [500, 3, 41, 7], "more": [90, 10, 350, 20, 35, 60, 5], "tails": [N - 1] * 13, "one long": [1003]}
+
+
+def _uneven_files(directory: Path, sizes: list[int]) -> str:
+    first = 0
+    for i, rows in enumerate(sizes):
+        write_tfrecord(directory / f"part-{i:02}.tfrecord.gz", ({"id": first + row} for row in range(rows)), "gzip")
+        first += rows
+    return str(directory / "*.gz")
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
+def test_with_drop_all_ranks_end_at_one_step_and_fewer_batches_than_ranks_are_lost(
+    start_cluster: StartCluster, tmp_path: Path, ranks: int, sizes: list[int]
+) -> None:
+    cluster = start_cluster(2)
+    got = rank.read_all(ranks, pattern=_uneven_files(tmp_path, sizes), address=cluster.address, batch=N, even="drop", lockstep=None)
+    assert len({len(batches) for batches in got}) == 1, [len(batches) for batches in got]
+    assert {len(batch) for batches in got for batch in batches} == {N}
+    rows = [row for batches in got for batch in batches for row in batch]
+    assert len(rows) == len(set(rows))
+    assert sum(sizes) - len(rows) < ranks * N
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
+def test_with_pad_every_row_comes_and_fewer_batches_than_ranks_come_twice(
+    start_cluster: StartCluster, tmp_path: Path, ranks: int, sizes: list[int]
+) -> None:
+    cluster = start_cluster(2)
+    got = rank.read_all(ranks, pattern=_uneven_files(tmp_path, sizes), address=cluster.address, batch=N, even="pad", lockstep=None)
+    assert len({len(batches) for batches in got}) == 1, [len(batches) for batches in got]
+    times = Counter(row for batches in got for batch in batches for row in batch)
+    assert sorted(times) == list(range(sum(sizes)))
+    repeated = sum(batch == before for batches in got for before, batch in zip(batches, batches[1:], strict=False))
+    assert repeated < ranks
+    assert times.total() - len(times) <= repeated * N
+
+
+def test_ranks_that_reduce_their_gradients_in_every_step_do_not_hang(start_cluster: StartCluster, tmp_path: Path) -> None:
+    cluster = start_cluster(2)
+    pattern = _uneven_files(tmp_path, [300, 11, 41, 7, 29])
+    got = rank.read_all(2, pattern=pattern, address=cluster.address, batch=N, even="auto", lockstep=str(tmp_path / "store"))
+    assert [len(batches) for batches in got] == [388 // (2 * N)] * 2
