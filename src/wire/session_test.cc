@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "base/crc32c.h"
 #include "wire/codec.h"
 #include "wire/frame.h"
 #include "wire/same_host.h"
@@ -320,6 +321,23 @@ TEST_F(SessionTest, ABodyThatIsNoMessageIsRefused) {
   peer.SayHello();
   peer.SayFrame({}, "certainly no message");
   EXPECT_THAT(peer.ReadGoodbye(), HasSubstr("no message"));
+}
+
+TEST_F(SessionTest, ABlockThatWasDamagedOnItsWayIsNotTaken) {
+  Serve({.address = "127.0.0.1:0"});
+  const std::string block = "eight by";
+  const uint32_t crc = Crc32c(std::as_bytes(std::span(block)));
+  const FrameHeader header{.type = FrameType::kBlock, .flags = kPayloadCrc, .stream = 7, .payload_bytes = block.size(), .payload_crc = crc};
+  RawPeer peer(listener_->address());
+  peer.SayHello();
+  peer.SayFrame(header, "");
+  peer.Say(block);
+  EXPECT_EQ(server_.TakeBlock().bytes().size(), block.size());
+  peer.SayFrame(header, "");
+  peer.Say("eight b!");
+  EXPECT_THAT(peer.ReadGoodbye(), HasSubstr("a block was damaged on its way"));
+  EXPECT_EQ(server_.WaitClosed().code(), Code::kData);
+  EXPECT_TRUE(server_.blocks.empty());
 }
 
 TEST_F(SessionTest, APeerThatFallsSilentIsClosed) {
