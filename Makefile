@@ -4,6 +4,7 @@ JOBS ?= $(shell nproc)
 SECONDS ?= 60
 SEEDS ?= 200
 FROM ?= 1
+KILLS ?= 30
 
 export CCACHE_DIR := $(CACHE)/ccache
 # Two clones compile the same thing once.
@@ -13,7 +14,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang build demo test test-cpp test-python lint tsan fuzz sim bench
+.PHONY: help setup setup-clang build demo test test-cpp test-python lint tsan fuzz sim chaos bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +30,7 @@ build: setup ## the penstock executable and the Python package, in python/pensto
 	@ninja -C build/release -j $(JOBS) --quiet
 	@cmake --install build/release --prefix python --component python >/dev/null
 
-demo: build ## two processes read what three workers prepare; one worker is killed
+demo: build ## ranks read what workers prepare while about everything is killed, and resume on more ranks
 	@$(PYTHON_HERE) -m penstock.demo
 
 test: test-cpp test-python ## what CI runs
@@ -58,5 +59,10 @@ sim: setup ## the simulator: SEEDS=200 runs, FROM=1
 	@ninja -C build/release -j $(JOBS) --quiet penstock-sim
 	@build/release/bin/penstock-sim --seeds $(SEEDS) --from $(FROM)
 
+chaos: build ## real processes: KILLS=30 faults at random, an independent count of lost and duplicated rows [SEED=N MODES=shared,strict]
+	@$(PYTHON_HERE) -m tests.chaos --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(if $(MODES),--modes $(MODES))
+
 bench: build ## measured figures of this machine
 	@$(PYTHON_HERE) bench/reading.py
+	@$(PYTHON_HERE) bench/resume.py
+	@$(PYTHON_HERE) bench/overhead.py

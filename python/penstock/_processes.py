@@ -113,9 +113,10 @@ class Cluster:
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _start(self, role: str, *flags: str) -> subprocess.Popen[bytes]:
+    def _start(self, role: str, *flags: str, through: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        """through: a command that becomes the server, like `ip netns exec NAME`."""
         ready, says_ready = os.pipe()
-        command = [_binary.path(), role, *flags, *self._token, "--ready-fd", str(says_ready)]
+        command = [*through, _binary.path(), role, *flags, *self._token, "--ready-fd", str(says_ready)]
         with open(self.directory / f"{role}.log", "ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[says_ready], env=self._environment)
         os.close(says_ready)

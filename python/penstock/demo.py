@@ -1,12 +1,14 @@
-"""`make demo`: three workers prepare gzip TFRecords, two processes read one epoch together, a worker is killed on the way.
+"""`make demo`: two ranks read what three workers prepare, while about everything is killed; then three ranks go on from their checkpoint.
 
-Every row carries its id. What the two processes got is counted here, apart from penstock, with nothing but a Counter.
+Every row carries its id. What the ranks got is counted here, apart from penstock, with nothing but a Counter.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,25 +21,29 @@ from pathlib import Path
 from penstock import Dataset, Fixed, _binary, _processes
 from penstock.tfrecord import write_tfrecord
 
-FILES, ROWS, WIDTH, BATCH = 64, 1000, 64, 64
-WORKERS, CONSUMERS = 3, 2
+FILES, ROWS, WIDTH, BATCH = 64, 1000, 16, 32
+WORKERS = 3
+PACE = 0.006  # seconds of "training" a step
+CHECKPOINT_EVERY = 25  # steps
+SILENCE = 3.0  # seconds after which a silent worker counts as lost
+PATIENCE = 60.0
 CHECK_FAILED = 3
 
 
 def main() -> int:
     shared_memory = set(os.listdir("/dev/shm"))
     directory = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    demo = Demo(directory)
     try:
-        _timed(f"writing {FILES} gzip TFRecord files, {FILES * ROWS:,} rows", lambda: _write(directory))
-        cluster = _processes.Cluster(workers=WORKERS)
-        try:
-            _timed(f"starting a dispatcher and {WORKERS} workers", lambda: cluster.wait_until_ready(30))
-            consumers = _read_and_kill(cluster, directory)
-        finally:
-            cluster.stop()
+        _timed(f"writing {FILES} gzip TFRecord files, {FILES * ROWS:,} rows, each with its id", lambda: _write(directory))
+        _timed(f"starting a dispatcher and {WORKERS} workers", demo.start_servers)
+        checks = _tell(demo)
+    except Failed as failure:
+        checks = [_check(str(failure), False)]
     finally:
+        demo.stop()
         shutil.rmtree(directory)
-    checks = [_check_rows(consumers), _check_batches(consumers), _check_nothing_left(cluster, shared_memory)]
+    checks.append(_check_nothing_left(demo, shared_memory))
     if not all(checks):
         _say("the demo failed: see the lines marked FAILED")
         return CHECK_FAILED
@@ -45,48 +51,146 @@ def main() -> int:
     return 0
 
 
-class Consumer:
-    """A process that reads the job; its output, a line of ids for each batch, is collected here."""
+class Failed(Exception):
+    """The demo cannot go on."""
 
-    def __init__(self, directory: Path, address: str) -> None:
-        command = [sys.executable, "-m", "penstock.demo", "consumer", str(directory), address]
+
+class Rank:
+    """A process that reads; its output, a line of ids for each batch, is collected here."""
+
+    def __init__(self, index: int, ranks: int, directory: Path, address: str, checkpoint: str) -> None:
+        command = [sys.executable, "-m", "penstock.demo", "rank", str(index), str(ranks), str(directory), address, checkpoint]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.batches: list[list[int]] = []
         self.times: list[float] = []
-        self._reader = threading.Thread(target=self._collect)
-        self._reader.start()
-
-    @property
-    def rows(self) -> int:
-        return sum(map(len, self.batches))
+        self._collector = threading.Thread(target=self._collect)
+        self._collector.start()
 
     def _collect(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.batches.append([int(word) for word in line.split()])
-            self.times.append(time.monotonic())
+        with self.process.stdout as lines:
+            for line in lines:
+                if line.endswith("\n"):  # else it was killed while it wrote
+                    self.batches.append([int(word) for word in line.split()])
+                    self.times.append(time.monotonic())
 
     def finish(self) -> int:
-        self._reader.join()
+        self._collector.join()
         return self.process.wait()
 
     def longest_wait(self, after: float) -> float:
         times = [t for t in self.times if t >= after - 0.5]
-        return max((b - a for a, b in zip(times, times[1:])), default=0.0)
+        return max((b - a for a, b in zip(times, times[1:]) if b >= after), default=0.0)
 
 
-def consume(directory: str, address: str) -> None:
-    """What a consumer process does: read, take a step as a training loop would, say what it got."""
-    import numpy as np
+class Demo:
+    """The servers, the ranks of one job, and all that were ever started."""
 
-    weights = np.full((WIDTH, 512), 0.01, np.float32)
-    dataset = (
-        Dataset.from_tfrecord(f"{directory}/*.tfrecord.gz").parse_example({"id": "int64", "x": Fixed("float32", [WIDTH])}).shuffle(1000).batch(BATCH)
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ranks: list[Rank] = []
+        self.started: list[subprocess.Popen[bytes] | subprocess.Popen[str]] = []
+        self.cluster: _processes.Cluster | None = None
+
+    def start_servers(self) -> None:
+        self.cluster = _processes.Cluster(workers=WORKERS, directory=self.directory)
+        self.cluster.wait_until_ready()
+        self.started += [self.cluster.dispatcher, *self.cluster.workers]
+
+    def start_ranks(self, ranks: int, checkpoint: str = "") -> None:
+        assert self.cluster is not None
+        self.ranks = [Rank(index, ranks, self.directory, self.cluster.address, checkpoint) for index in range(ranks)]
+        self.started += [rank.process for rank in self.ranks]
+
+    @property
+    def step(self) -> int:
+        return min(len(rank.batches) for rank in self.ranks)
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            if any(rank.process.poll() is not None for rank in self.ranks) or time.monotonic() > end:
+                raise Failed(f"{what} did not happen; the servers said:\n{self.log()}")
+            time.sleep(0.005)
+
+    def gap(self, words: str, act: Callable[[], None], seconds: float = 0.0) -> None:
+        """Does it, lets the loops go on for a while and 25 steps, and says how long they waited."""
+        step, when = self.step, time.monotonic()
+        act()
+        self.wait(lambda: time.monotonic() >= when + seconds, "time")
+        now = self.step
+        self.wait(lambda: self.step >= now + CHECKPOINT_EVERY, f"another batch after {words}")
+        waited = max(rank.longest_wait(when) for rank in self.ranks)
+        _say(f"step {step:4}: {words}: {self.step - step} steps later, the longest that a loop waited for a batch was {waited * 1000:.0f} ms")
+
+    def checkpoint(self) -> int:
+        """The step of the last checkpoint that every rank has come to; 0 if there is none."""
+        steps = [int(file.stem.removeprefix("step-")) for file in self.directory.glob("step-*.json")]
+        return max((step for step in steps if step <= self.step), default=0)
+
+    def log(self) -> str:
+        return self.cluster.log("dispatcher")[-2000:] + self.cluster.log("worker")[-2000:] if self.cluster else ""
+
+    def stop(self) -> None:
+        if self.cluster:
+            self.cluster.stop()
+        for rank in self.ranks:
+            rank.process.kill()
+            rank.finish()
+
+
+def _tell(demo: Demo) -> list[bool]:
+    cluster = demo.cluster
+    assert cluster is not None
+    demo.start_ranks(2)
+    demo.wait(lambda: demo.step >= CHECKPOINT_EVERY, "the first checkpoint")
+    _say("2 ranks read one job together; rank 0 saves the position of both now and then")
+    demo.gap(f"kill -9 of worker {cluster.workers[0].pid}", lambda: _kill(cluster.workers[0]))
+    demo.gap(f"kill -9 of dispatcher {cluster.dispatcher.pid}, and its restart", lambda: _restart_dispatcher(demo))
+    stopped = cluster.workers[1]
+    demo.gap(f"SIGSTOP of worker {stopped.pid}", lambda: stopped.send_signal(signal.SIGSTOP), SILENCE)
+    stopped.send_signal(signal.SIGCONT)
+    demo.wait(lambda: demo.checkpoint() > 0, "a checkpoint")
+    saved = demo.checkpoint()
+    before = demo.ranks
+    for rank in before:
+        rank.process.kill()
+    for rank in before:
+        rank.finish()
+    begin = time.monotonic()
+    demo.start_ranks(3, str(demo.directory / f"step-{saved:05}.json"))
+    demo.wait(lambda: demo.step >= 1, "a batch after the resume")
+    _say(
+        f"step {len(before[0].batches):4}: kill -9 of both ranks; 3 ranks go on from the checkpoint of step {saved}: "
+        f"their first batches came {time.monotonic() - begin:.1f} s after their processes were started"
     )
-    with dataset.distribute(address, job_name="demo", even="uneven") as reader:
-        for batch in reader:
-            np.tanh(batch["x"] @ weights)
+    codes = [rank.finish() for rank in demo.ranks]
+    counts = Counter(i for rank in before for batch in rank.batches[:saved] for i in batch)
+    counts.update(i for rank in demo.ranks for batch in rank.batches for i in batch)
+    return [_check(f"the ranks ended with {codes}", not any(codes)), _check_rows(counts, saved)]
+
+
+def read(index: str, ranks: str, directory: str, address: str, checkpoint: str) -> None:
+    """What a rank does."""
+    features = {"id": "int64", "x": Fixed("float32", [WIDTH])}
+    dataset = Dataset.from_tfrecord(f"{directory}/*.tfrecord.gz").parse_example(features).shuffle(1000).batch(BATCH)
+    attempt = 1 if checkpoint else 0
+    with dataset.distribute(
+        address, job_name="demo", consumer_index=int(index), num_consumers=int(ranks), even="uneven", attempt=attempt, memory="16MiB"
+    ) as reader:
+        if checkpoint:
+            reader.load_state_dict(json.loads(Path(checkpoint).read_text()))
+        for step, batch in enumerate(reader, 1):
             print(*batch["id"].tolist(), flush=True)
+            if index == "0" and not checkpoint and step % CHECKPOINT_EVERY == 0:
+                _save(reader.state_dict(), Path(directory) / f"step-{step:05}.json")
+            time.sleep(PACE)
+
+
+def _save(state: dict[str, object], file: Path) -> None:
+    half = file.with_suffix(".half")
+    half.write_text(json.dumps(state))
+    half.rename(file)
 
 
 def _write(directory: Path) -> None:
@@ -95,47 +199,29 @@ def _write(directory: Path) -> None:
         write_tfrecord(directory / f"part-{file:03}.tfrecord.gz", rows, "gzip")
 
 
-def _read_and_kill(cluster: _processes.Cluster, directory: Path) -> list[Consumer]:
-    _say(f"{CONSUMERS} processes read one epoch together")
-    begin = time.monotonic()
-    consumers = [Consumer(directory, cluster.address) for _ in range(CONSUMERS)]
-    while _rows(consumers) < FILES * ROWS // 3 and any(c.process.poll() is None for c in consumers):
-        time.sleep(0.005)
-    victim = cluster.workers[0]
-    victim.kill()
-    killed = time.monotonic()
-    _say(f"kill -9 of worker {victim.pid} after {_rows(consumers):,} rows, at {killed - begin:.1f} s")
-    codes = [consumer.finish() for consumer in consumers]
-    seconds = max(consumer.times[-1] for consumer in consumers if consumer.times) - min(c.times[0] for c in consumers if c.times)
-    shares = " + ".join(f"{consumer.rows:,}" for consumer in consumers)
-    _say(f"epoch ended: {shares} rows in {seconds:.1f} s, {_rows(consumers) / seconds:,.0f} rows/s")
-    _say(f"longest wait for a batch around the kill: {max(c.longest_wait(killed) for c in consumers) * 1000:.0f} ms")
-    if any(codes):
-        _say(f"FAILED: the consumers exited with {codes}\n{cluster.log('dispatcher')}{cluster.log('worker')}")
-        raise SystemExit(CHECK_FAILED)
-    return consumers
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
-def _rows(consumers: list[Consumer]) -> int:
-    return sum(consumer.rows for consumer in consumers)
+def _restart_dispatcher(demo: Demo) -> None:
+    assert demo.cluster is not None
+    _kill(demo.cluster.dispatcher)
+    demo.cluster.start_dispatcher()
+    demo.cluster.wait_until_ready()
+    demo.started.append(demo.cluster.dispatcher)
 
 
-def _check_rows(consumers: list[Consumer]) -> bool:
-    counts = Counter(i for consumer in consumers for batch in consumer.batches for i in batch)
+def _check_rows(counts: Counter[int], saved: int) -> bool:
     lost = len(set(range(FILES * ROWS)) - set(counts))
     duplicated = sum(count - 1 for count in counts.values())
     strange = len(set(counts) - set(range(FILES * ROWS)))
-    return _check(f"of {FILES * ROWS:,} rows: lost {lost}, duplicated {duplicated}", lost == duplicated == strange == 0)
+    words = f"of {FILES * ROWS:,} rows, in what 2 ranks had at step {saved} and 3 ranks had after it: lost {lost}, duplicated {duplicated}"
+    return _check(words, lost == duplicated == strange == 0)
 
 
-def _check_batches(consumers: list[Consumer]) -> bool:
-    sizes = [len(batch) for consumer in consumers for batch in consumer.batches]
-    short = sum(size < BATCH for size in sizes)
-    return _check(f"of {len(sizes):,} batches of {BATCH}: short {short} (one may be)", short <= 1 and max(sizes) <= BATCH)
-
-
-def _check_nothing_left(cluster: _processes.Cluster, shared_memory: set[str]) -> bool:
-    running = [p.pid for p in [cluster.dispatcher, *cluster.workers] if p.poll() is None]
+def _check_nothing_left(demo: Demo, shared_memory: set[str]) -> bool:
+    running = [process.pid for process in demo.started if process.poll() is None]
     left = set(os.listdir("/dev/shm")) - shared_memory
     return _check(f"left behind: {len(running)} processes, {len(left)} files of shared memory", not running and not left)
 
@@ -148,7 +234,7 @@ def _check(words: str, good: bool) -> bool:
 def _timed(words: str, act: Callable[[], None]) -> None:
     begin = time.monotonic()
     act()
-    _say(f"{words}: {time.monotonic() - begin:.2f} s")
+    _say(f"{words}: {time.monotonic() - begin:.1f} s")
 
 
 def _how_to_run() -> str:
@@ -163,7 +249,7 @@ def _say(words: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["consumer"]:
-        consume(*sys.argv[2:])
+    if sys.argv[1:2] == ["rank"]:
+        read(*sys.argv[2:])
     else:
         raise SystemExit(main())

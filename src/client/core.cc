@@ -422,7 +422,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch, a.dropped_rows), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
     bool operator()(const action::ShelfWhole& a) const { return shelf.PutBatch(a.batch), true; }
-    bool operator()(const action::Restored& a) const { return shelf.Restart(a.joined.layout, a.joined.epoch, a.joined.generation), true; }
+    bool operator()(const action::Restored& a) const { return shelf.Restart(a.joined.layout, a.joined.epoch, a.joined.generation, a.rebuilt), true; }
     bool operator()(const action::RestoreFailed&) const { return false; }
     bool operator()(const action::SendRestore&) const { return false; }
     bool operator()(const action::ShrinkTail&) const { return false; }

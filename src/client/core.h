@@ -62,8 +62,9 @@ class ClientCore {
   const ClientCounts& counts() const { return counts_; }
   // Of blocks that the shelf has passed and the loop still holds.
   uint64_t kept_bytes() const { return released_bytes_; }
-  // What the open lanes may have on their way and held together.
-  uint64_t credit_bytes() const { return OpenTarget() * CreditWindow(options_.memory, OpenTarget(), largest_block_); }
+  // Whether the loop is to get copies: it keeps so much that lanes have no credit to go on, or the blocks of one batch, which it holds while it
+  // waits for the next, leave no room for another.
+  bool LoopGetsCopies() const;
   // Whether the open stream's worker has credit for a block of so many bytes.
   bool Expects(LaneStream stream, uint64_t bytes) const;
   Generation generation() const { return job_.generation; }

@@ -126,6 +126,12 @@ void ClientCore::Apply(const event::TailCopied& copied) {
 
 // ---- credit
 
+bool ClientCore::LoopGetsCopies() const {
+  const uint64_t in_flight = OpenTarget() * CreditWindow(options_.memory, OpenTarget(), largest_block_);
+  const uint64_t in_hand = std::max(job_.layout.mix, 1u) * largest_block_;
+  return released_bytes_ * 2 > in_flight || in_hand + largest_block_ > options_.memory;
+}
+
 uint64_t ClientCore::Committed() const {
   uint64_t bytes = counts_.held_bytes;
   for (const auto& [stream, name] : streams_) bytes += lanes_.at(name).credit.promised();

@@ -94,6 +94,17 @@ TEST(ClientMemory, ALargeBlockIsLetComeForOneLaneAtATime) {
   EXPECT_EQ(std::count_if(shell.opens.begin(), shell.opens.end(), has_more), 1) << "the next lane's turn came with the memory";
 }
 
+TEST(ClientMemory, ALoopGetsCopiesWhereABatchInItsHandsLeavesNoRoomForTheNextBlock) {
+  for (const uint64_t bytes : {kMemory / 2, kMemory / 2 + 1}) {
+    CoreShell shell(BatchOf(1), kMemory);
+    shell.KeepMemory();
+    shell.Join({WorkerAt(1)});
+    shell.Grant({GrantOf(0)});
+    shell.Block(shell.OpenOf(0).stream, 0, 1, bytes);
+    EXPECT_EQ(shell.core().LoopGetsCopies(), bytes > kMemory / 2) << bytes;
+  }
+}
+
 TEST(ClientMemory, ABlockLargerThanTheBudgetComesAlone) {
   TightReader reader(1, 3, 3 * kMemory);
   reader.shell.Grant({GrantOf(0), GrantOf(1)});

@@ -91,6 +91,7 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
     return true;
   }
   if (!restore_->sent || joined.generation == job_.generation) return false;
+  const bool rebuilt = restore_->rebuild;
   restore_.reset();
   rebuild_ = RebuildStep::kNone;
   CloseStreams();
@@ -104,7 +105,7 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   epoch_ = joined.epoch;
   waiting_for_.clear();
   lease_until_ = restore_sent_ + std::chrono::milliseconds(joined.lease_ms);
-  Do(action::Restored{joined});
+  Do(action::Restored{joined, rebuilt});
   Do(action::ShelfLease{lease_until_});
   TakeWorkers(joined.workers);
   if (strict()) RestartRing(joined);

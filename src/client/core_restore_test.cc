@@ -169,6 +169,8 @@ TEST(ClientCoreRestore, AJobThatTheDispatcherHasLostIsRebuiltAndTheLoopGoesOn) {
   shell.Block(shell.OpenOf(0).stream, 4, 8);
   EXPECT_EQ(shell.NextRows(), 4u);
   EXPECT_EQ(DeliveredOf(shell.shelf()), "0:4-8");
+  EXPECT_EQ(shell.shelf().tag().step, 2u);  // ranks that save a position together mean the loop's steps
+  EXPECT_EQ(shell.shelf().totals().epoch_batches, 2u);
   EXPECT_TRUE(shell.failures.empty());
 }
 

@@ -6,8 +6,9 @@
 
 namespace penstock {
 
-void DeliveryLog::Restart(Generation generation, Epoch epoch) {
+void DeliveryLog::Restart(Generation generation, Epoch epoch, uint64_t tag) {
   *this = DeliveryLog();
+  tag_ = settled_tag_ = tag;
   generation_ = generation;
   epoch_ = settled_epoch_ = epoch;
 }

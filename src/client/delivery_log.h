@@ -31,8 +31,8 @@ class DeliveryLog {
     std::shared_ptr<const RingPosition> ring{};  // strict: after the batch; null: where the generation began
   };
 
-  // A new generation: nothing was delivered in it.
-  void Restart(Generation generation, Epoch epoch);
+  // A new generation: nothing was delivered in it. Counting begins at `tag`.
+  void Restart(Generation generation, Epoch epoch, uint64_t tag = 0);
   void BeginEpoch(Epoch epoch) { epoch_ = epoch; }
 
   // Rows of the batch that is being made: [from, to) of the lane, from where it stood before, so that filtered rows count too.

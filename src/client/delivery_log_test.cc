@@ -100,5 +100,18 @@ TEST(DeliveryLog, ANewGenerationBeginsWithNothing) {
   EXPECT_EQ(log.At(0)->epoch, Epoch{1});
 }
 
+TEST(DeliveryLog, ANewGenerationMayCountOn) {
+  DeliveryLog log;
+  log.Add(Lane(0), {}, {4, 0});
+  log.Close();
+  log.Restart(Generation{2}, Epoch{0}, log.tag());
+  log.Add(Lane(0), {4, 0}, {8, 0});
+  log.Close();
+  EXPECT_EQ(log.tag(), 2u);
+  EXPECT_EQ(log.At(2)->rows.epochs.at(Epoch{0}).ToString(), "0:4-8");
+  EXPECT_TRUE(log.At(1)->rows.epochs.empty());
+  EXPECT_EQ(log.At(0).status().code(), Code::kNotFound);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -85,6 +85,7 @@ struct SendRestore {  // where it is a rebuild: with the part that the shelf has
 };
 struct Restored {  // the shelf begins again
   msg::Joined joined;
+  bool rebuilt = false;  // …and the loop, which knows nothing of it, goes on
 };
 struct RestoreFailed {  // the user's; the reader is as it was
   Status status;

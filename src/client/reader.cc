@@ -123,9 +123,9 @@ class RemoteReader final : public Reader {
     // Closing lets go of all blocks, also while another thread takes them.
     const bool gone = std::any_of(sliced.begin(), sliced.end(), [](const SlicedBlock& slice) { return slice.block == nullptr; });
     if (gone) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
-    // A loop that keeps its batches would use up the credit of lanes that have to go on: it gets copies of its own. So does one that was not
-    // seen to let go of any yet.
-    const bool own = io_->loop_keeps() || batcher_.dropped() == 0;
+    // A loop that keeps its batches, or one where memory is short, would use up the credit of lanes that have to go on: it gets copies of its own.
+    // So does one that was not seen to let go of any yet.
+    const bool own = io_->loop_gets_copies() || batcher_.dropped() == 0;
     Result<Batch> batch = batcher_.Make(sliced, own);
     if (!batch.ok()) {
       broken_ = batch.status();

@@ -110,7 +110,7 @@ void ReaderIo::On(const ClientEvent& event) {
   core_.On(Clock::System().Now(), event, actions);
   for (ClientAction& action : actions.list) Perform(std::move(action));
   for (const event::TailCopied& copied : std::exchange(copied_, {})) On(copied);
-  loop_keeps_.store(core_.kept_bytes() * 2 > core_.credit_bytes(), std::memory_order_relaxed);
+  loop_gets_copies_.store(core_.LoopGetsCopies(), std::memory_order_relaxed);
   TakeProgress();
 }
 

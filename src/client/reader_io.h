@@ -56,7 +56,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   const BlockTable& blocks() const { return blocks_; }
   const ReaderParams& params() const { return params_; }
   // The loop holds blocks worth more than half its credit.
-  bool loop_keeps() const { return loop_keeps_.load(std::memory_order_relaxed); }
+  bool loop_gets_copies() const { return loop_gets_copies_.load(std::memory_order_relaxed); }
   std::shared_future<Result<msg::Joined>> joined() const { return joined_; }
   void StartEpoch(Epoch epoch);  // any thread, after Shelf::BeginEpoch
   void Begin();                  // any thread: the loop asks for the first time
@@ -104,7 +104,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   Shelf shelf_;
   BlockTable blocks_;
   std::shared_ptr<FreedBlocks> freed_;
-  std::atomic<bool> loop_keeps_{false};
+  std::atomic<bool> loop_gets_copies_{false};
   std::shared_future<Result<msg::Joined>> joined_;
   mutable std::mutex current_mutex_;
   msg::Joined current_;

@@ -36,8 +36,10 @@ void Shelf::Configure(const Layout& layout, Epoch epoch, Generation generation) 
   ConfigureLocked(layout, epoch, generation);
 }
 
-void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation) {
+void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation, bool loop_goes_on) {
   std::lock_guard lock(mutex_);
+  const uint64_t steps = log_.tag();
+  const uint64_t steps_of_epoch = epoch == epoch_ ? totals_.epoch_batches : 0;
   ClaimLocked();
   while (!lanes_.empty()) RemoveLocked(lanes_.begin());
   EndRing();
@@ -46,6 +48,9 @@ void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation) {
   last_.clear();
   end_ = false;
   ConfigureLocked(layout, epoch, generation);
+  if (!loop_goes_on) return;
+  log_.Restart(generation, epoch, steps);
+  totals_.epoch_batches = steps_of_epoch;
 }
 
 void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation generation) {

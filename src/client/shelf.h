@@ -115,8 +115,9 @@ class Shelf {
 
   // ---- the core's side
   void Configure(const Layout& layout, Epoch epoch, Generation generation = {});
-  // A new generation: all grants are removed, and nothing was delivered in it yet.
-  void Restart(const Layout& layout, Epoch epoch, Generation generation);
+  // A new generation: all grants are removed, and nothing was delivered in it yet. `loop_goes_on`: steps are counted on, since ranks that save a
+  // position together mean the loop's.
+  void Restart(const Layout& layout, Epoch epoch, Generation generation, bool loop_goes_on = false);
   // `reading`: the reader's epoch when it got the grant, which may be of an earlier one (a dead consumer's). Removed at once if the loop has gone on.
   void Add(const GrantName& grant, Cursor from, Epoch reading);
   // Whether blocks are on their way. A batch of several lanes waits only for lanes that are open.

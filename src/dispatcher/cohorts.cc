@@ -46,6 +46,15 @@ Status CheckCovered(const Job& job, const std::vector<Position>& parts) {
   return {};
 }
 
+// Strict, each in its own place: the others' steps begin where the last of them stands, as all are at a step's end.
+const Position& Hindmost(const std::vector<Position>& states) {
+  const auto place = [](const Position& state) {
+    const RingPosition ring = state.ring.value_or(RingPosition{});
+    return std::pair(ring.epoch, ring.turn);
+  };
+  return *std::min_element(states.begin(), states.end(), [&](const Position& a, const Position& b) { return place(a) < place(b); });
+}
+
 EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delivered, uint64_t& repeated) {
   const Delivered::Rest rest = delivered.Complement(shape.lanes);
   EpochState state(epoch, shape);
@@ -119,7 +128,7 @@ Result<Position> Assemble(const Job& job, const std::string& rows, const std::ve
   PENSTOCK_TRY(CheckAlike(job, states, any_cut));
   const auto whole = std::find_if(states.begin(), states.end(), [](const Position& state) { return state.kind == Position::Kind::kPosition; });
   if (whole != states.end()) return *whole;
-  Position position = states.front();
+  Position position = job.mode == Mode::kStrict ? Hindmost(states) : states.front();
   position.kind = Position::Kind::kPosition;
   position.index = 0;
   if (job.mode == Mode::kStrict) return position;

@@ -143,7 +143,7 @@ class DispatcherCore::Impl {
   bool Whole(const Cohort& cohort) const;
   void CommitIfWhole(Job& job);
   void Commit(Job& job, const Position& position);
-  Consumer NewMember(const Job& job, const Consumer& old, const msg::Restore& word) const;
+  Consumer NewMember(const Job& job, const Consumer& old, const Recruit& recruit) const;
   void ShutOut(const Job& job, const Consumer& member);
   void FailCohort(const Job& job, const Status& error);
   void CheckCohorts();

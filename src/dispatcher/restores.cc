@@ -104,7 +104,7 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   for (const auto& [id, recruit] : cohort.recruits) {
     const auto old = before.find(id);
     if (old == before.end()) continue;  // it has left, and is missed when the job starts
-    job.members.emplace(id, NewMember(job, old->second, recruit.restore));
+    job.members.emplace(id, NewMember(job, old->second, recruit));
     changes.members.insert(id);
   }
   for (auto& [id, member] : before) {
@@ -122,7 +122,8 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   }
 }
 
-Consumer DispatcherCore::Impl::NewMember(const Job& job, const Consumer& old, const msg::Restore& word) const {
+Consumer DispatcherCore::Impl::NewMember(const Job& job, const Consumer& old, const Recruit& recruit) const {
+  const msg::Restore& word = recruit.restore;
   Consumer member;
   member.id = old.id;
   member.index = word.index;
@@ -136,6 +137,10 @@ Consumer DispatcherCore::Impl::NewMember(const Job& job, const Consumer& old, co
   member.on_restart = old.on_restart;
   member.heard = now_;
   member.session = old.session;
+  if (!word.rebuild || !recruit.state) return member;
+  // Its loop goes on where it is, which others need not have come to.
+  if (job.epochs == 0 || Raw(recruit.state->epoch) < job.epochs) member.epoch = std::max(member.epoch, recruit.state->epoch);
+  if (job.mode == Mode::kStrict) member.position = word.state;
   return member;
 }
 

@@ -290,6 +290,35 @@ TEST_F(RestoreTest, ALostJobIsRebuiltFromItsLiveConsumers) {
   EXPECT_EQ(ParsePosition(JoinedOf(1).base)->delivered.epochs.at(Epoch{0}).LanesText(), "0-1");
 }
 
+TEST_F(RestoreTest, ALostStrictJobIsRebuiltWithEachConsumerAtItsOwnStep) {
+  mode = Mode::kStrict;
+  std::vector<msg::Joined> joined{JoinAs(1, 0, 2), JoinAs(2, 1, 2)};
+  for (uint32_t i = 0; i < 2; ++i) {
+    Position part = Part(i);
+    part.ring = RingPosition{.turn = 14 - 4 * i};
+    msg::Restore word = Word(joined[i], ToJson(part));
+    word.rebuild = true;
+    Enlist(word);
+  }
+  for (uint32_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(ParsePosition(JoinedOf(i + 1).base)->ring->turn, 10u);
+    EXPECT_EQ(ParsePosition(JoinedOf(i + 1).position)->ring->turn, 14 - 4 * i);
+  }
+}
+
+TEST_F(RestoreTest, ALostJobIsRebuiltWithEachConsumerInItsOwnEpoch) {
+  std::vector<msg::Joined> joined{JoinAs(1, 0, 2), JoinAs(2, 1, 2)};
+  for (uint32_t i = 0; i < 2; ++i) {
+    Position part = Part(i);
+    part.epoch = Epoch{i};
+    msg::Restore word = Word(joined[i], ToJson(part));
+    word.rebuild = true;
+    Enlist(word);
+  }
+  EXPECT_EQ(JoinedOf(1).epoch, Epoch{0});
+  EXPECT_EQ(JoinedOf(2).epoch, Epoch{1});
+}
+
 // ---- saving
 
 TEST_F(RestoreTest, APositionIsWhatIsDoneWithoutWhatTheLivingDidSinceTheStep) {

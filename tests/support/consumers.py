@@ -31,7 +31,8 @@ def read_in_threads(
 
     def read(consumer: int) -> list[list[int]]:
         batches = []
-        with penstock.connect(address, shared_memory=shared_memory) as service, dataset.distribute(service, **options) as reader:
+        place = {"consumer_index": consumer} if "num_consumers" in options else {}
+        with penstock.connect(address, shared_memory=shared_memory) as service, dataset.distribute(service, **place, **options) as reader:
             joined.wait(30)
             for batch in reader:
                 batches.append(batch["id"].tolist())

@@ -1,0 +1,1 @@
+"""Real processes, killed, stopped, cut off and restored at random; what came of it is counted apart from penstock."""
