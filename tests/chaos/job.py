@@ -139,6 +139,10 @@ class Job:
         batches = sum(min(len(rank.waits), upto) for start, upto in legs for rank in start.ranks)
         return batches < self.setting.batches * 0.7
 
+    def has_spares(self) -> bool:
+        """Whether there are so many lanes left that every rank has some granted and not begun."""
+        return self.early() and self.shape.shuffle == 0
+
     def saved(self) -> list[tuple[Start, Path]]:
         """The checkpoints of this history, oldest first."""
         legs = [*self.history, (self.starts[-1], sys.maxsize)]

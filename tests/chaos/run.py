@@ -134,7 +134,7 @@ class Chaos:
         self.report.faults += 1
         self.report.restores += fault.restores
         hit = Hit(job.setting, job, self.choice)
-        kind = fault.name if job.early() or not fault.spares else f"{fault.name}, no spare grants"
+        kind = fault.name if job.has_spares() or not fault.spares else f"{fault.name}, no spare grants"
         begin = time.monotonic()
         fault.strike(hit)
         end = time.monotonic() + SETTLED
