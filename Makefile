@@ -65,4 +65,3 @@ chaos: build ## real processes: KILLS=30 faults at random, an independent count 
 bench: build ## measured figures of this machine
 	@$(PYTHON_HERE) bench/reading.py
 	@$(PYTHON_HERE) bench/resume.py
-	@$(PYTHON_HERE) bench/overhead.py

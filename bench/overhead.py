@@ -1,9 +1,9 @@
 """What guarantees cost an undisturbed run: CPU seconds of trainer, workers and dispatcher together, in alternating pairs.
 
-    python bench/overhead.py [--pairs 30] [--rows 2000000]
+    python bench/overhead.py [--pairs 30] [--rows 4000000]
 
 Fences, leases, marks and positions have no switch: every run pays for them. What can be left out is compared with what it is left out of:
-- checkpoints: `state_dict()` every 100 steps, against a run that saves nothing;
+- checkpoints: `state_dict()` each second, against a run that saves nothing;
 - order: `strict`, one consumer, against `shared`.
 Instructions are counted where the machine lets a process count its own (hardware counters); many virtual machines do not.
 """
@@ -19,12 +19,13 @@ import statistics
 import struct
 import subprocess
 import sys
+import time
 
 import penstock
 from penstock import Dataset
 
 BATCH = 64
-EVERY = 100  # steps between checkpoints
+EVERY = 1.0  # seconds between checkpoints
 VARIANTS = {"shared": ("shared", False), "checkpoints": ("shared", True), "strict": ("strict", False)}
 LIMIT = 0.01  # of the run without
 
@@ -32,7 +33,7 @@ LIMIT = 0.01  # of the run without
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--run", choices=VARIANTS, help="one run, in this process; prints its figures")
     options = parser.parse_args()
     if options.run:
@@ -47,10 +48,13 @@ def main() -> None:
 def _run(mode: str, checkpoints: bool, rows: int) -> dict[str, float]:
     instructions = _Instructions()
     with penstock.local(workers=2) as service:
-        reader = Dataset.from_range(rows).shuffle(1000).batch(BATCH).distribute(service, job_name="overhead", processing_mode=mode)
-        for step, _ in enumerate(reader, 1):
-            if checkpoints and step % EVERY == 0:
+        dataset = Dataset.from_range(rows).shuffle(1000).batch(BATCH)
+        reader = dataset.distribute(service, job_name="overhead", processing_mode=mode, consumer_index=0, num_consumers=1)
+        due = time.monotonic() + EVERY
+        for _ in reader:
+            if checkpoints and time.monotonic() >= due:
                 reader.state_dict()
+                due += EVERY
         reader.close()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     figures = {"cpu_s": sum(usage.ru_utime + usage.ru_stime for usage in used)}
