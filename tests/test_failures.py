@@ -134,6 +134,7 @@ def test_a_dispatcher_that_lost_its_state_takes_the_job_up_again_from_the_loops(
             shutil.rmtree(cluster.directory / "state")
             cluster.start_dispatcher()
             cluster.wait_until_ready()
+            wait_until(lambda: "was restored" in cluster.log("dispatcher"), "the dispatcher takes the job up again")
             lost.set()
         if rank == 1 and seen[rank] == 50:
             lost.wait(60)  # both have much to read when it happens, and are not at the same step
@@ -141,4 +142,3 @@ def test_a_dispatcher_that_lost_its_state_takes_the_job_up_again_from_the_loops(
     options = {"job_name": "job", "num_consumers": 2, "processing_mode": mode, "memory": MEMORY}
     got = read_in_threads(_dataset(records), cluster.address, 2, on_batch=on_batch, **options)
     assert sorted(i for rank in got for batch in rank for i in batch) == records.ids
-    assert "was restored" in cluster.log("dispatcher")
