@@ -1,7 +1,10 @@
 """Strict: one order of batches, whatever reads it: a function of dataset, seed, places and batch size alone (docs/design/strict.md)."""
 
 import itertools
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from penstock import Dataset
 from penstock.tfrecord import write_tfrecord
 from support.cluster import TestCluster
 from support.ranks import Leg, ids_of, run_leg
+from support.waiting import wait_until
 
 N = 16
 W = 8
@@ -41,7 +45,7 @@ def _records(files: Path) -> Dataset:
 
 
 def _part(lane: int, lanes: int) -> Iterator[dict[str, int]]:
-    return ({"id": 1000 * lane + i} for i in range(7 * lane))
+    return ({"id": 1000 * lane + i} for i in range(1 + 7 * lane))
 
 
 NATIVE: dict[str, Make] = {
@@ -146,16 +150,8 @@ def test_a_worker_that_is_killed_changes_nothing(workers: int, files: Path, star
             got.append(ids_of(batch))
             if step == 20:
                 cluster.kill_worker(0)
+        assert reader.stats().reopened > 0
     assert got == _order(dataset)
-
-
-def test_the_order_over_code_is_that_of_inline(files: Path, start_cluster: StartCluster) -> None:
-    cluster = start_cluster(2, worker_flags=["--allow-code", "--cpus", "2"])
-    for name, make in CODE.items():
-        dataset = make(files)
-        expected = _order(dataset)
-        for ranks in (1, 3):
-            assert _joined(_ranks(dataset, cluster, ranks, job_name=f"{name} {ranks}")) == expected, f"{name} over {ranks}"
 
 
 def test_a_small_memory_changes_nothing(files: Path, start_cluster: StartCluster) -> None:
@@ -233,7 +229,7 @@ def test_at_the_first_at_the_last_and_among_the_tails(files: Path, start_cluster
         assert _joined(first) + _joined(rest) == batches, f"after {steps}"
 
 
-def test_over_code_the_rest_is_what_would_have_come(files: Path, start_cluster: StartCluster) -> None:
+def test_over_code_the_order_is_that_of_inline_also_when_resumed(files: Path, start_cluster: StartCluster) -> None:
     cluster = start_cluster(2, worker_flags=["--allow-code", "--cpus", "2"])
     for name, make in CODE.items():
         dataset = make(files)
@@ -262,6 +258,20 @@ def test_across_epochs_the_rest_is_of_the_epoch_that_was_read(files: Path, start
             assert [ids_of(batch) for batch in resumed] == epochs[2]
 
 
+def test_a_state_at_an_epochs_end_is_that_end_and_the_next_epoch_follows(files: Path, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["shuffled range"](files)
+    whole = _inline(dataset, epochs=2)
+    epochs = [[ids_of(batch) for batch in whole] for _ in range(2)]
+    for ranks in (1, 2):  # 125 batches: the last step is whole, or not
+        first = _ranks(dataset, cluster, ranks, steps=200, epochs=2, job_name=f"{ranks}")
+        assert _joined(first) == epochs[0]
+        options: dict[str, Any] = {"processing_mode": "strict", "seed": SEED, "epochs": 2, "job_name": f"{ranks}", "attempt": 1, "even": "uneven"}
+        with dataset.distribute(cluster.address, **options) as resumed:
+            resumed.load_state_dict(first.state)
+            assert [list(resumed), [ids_of(batch) for batch in resumed]] == [[], epochs[1]]
+
+
 def test_a_state_some_batches_behind_is_the_order_from_there(files: Path, start_cluster: StartCluster) -> None:
     cluster = start_cluster(2)
     dataset = NATIVE["records"](files)
@@ -269,6 +279,44 @@ def test_a_state_some_batches_behind_is_the_order_from_there(files: Path, start_
     kept = _joined(Leg(batches=[rank[:6] for rank in first.batches]))
     rest = _ranks(dataset, cluster, 3, state=first.state, attempt=1)
     assert kept + _joined(rest) == _order(dataset)
+
+
+RANK_1 = """
+import json, sys, penstock
+options = {"processing_mode": "strict", "places": 8, "seed": 5, "even": "uneven", "job_name": "job", "on_restart": "continue"}
+dataset = penstock.Dataset.from_range(2000).shuffle(100).batch(16)
+reader = dataset.distribute(sys.argv[1], consumer_index=1, num_consumers=2, attempt=int(sys.argv[2]), **options)
+for step, batch in enumerate(reader, 1):
+    print(json.dumps(batch.tolist()), flush=True)
+    if step == int(sys.argv[3]):
+        sys.stdin.read()
+"""
+
+
+def test_a_rank_that_died_goes_on_with_what_it_asked_for_last(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2)
+    dataset = NATIVE["shuffled range"](Path())
+    batches = _order(dataset)
+
+    def start(attempt: int, waits_at: int) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", RANK_1, cluster.address, str(attempt), str(waits_at)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    options: dict[str, Any] = {"processing_mode": "strict", "places": W, "seed": SEED, "even": "uneven", "job_name": "job"}
+    with start(attempt=0, waits_at=10) as rank_1, dataset.distribute(cluster.address, consumer_index=0, num_consumers=2, **options) as reader:
+        elements = iter(reader)
+        rank_0 = [ids_of(next(elements)) for _ in range(10)]
+        assert rank_1.stdout is not None
+        assert [json.loads(rank_1.stdout.readline()) for _ in range(10)] == batches[1:20:2]
+        wait_until(lambda: cluster.status()["jobs"][0]["rows"] == 20 * N, "the dispatcher's hearing of 10 steps")
+        rank_1.kill()
+        rank_1.wait()
+        with start(attempt=1, waits_at=0) as again:
+            rank_0 += [ids_of(batch) for batch in elements]
+            out, _ = again.communicate(timeout=60)
+        assert again.returncode == 0
+        assert [json.loads(line) for line in out.splitlines()] == batches[19::2]  # the 10th again: the loop had not come back for more
+        assert rank_0 == batches[::2]
 
 
 # ---- what is refused

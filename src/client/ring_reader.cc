@@ -79,7 +79,7 @@ void RingReader::Settle() {
   } else if (part_.even == Even::kPad && !mine) {
     Add(last_);
   }
-  EndStep({.epoch = Epoch{Raw(epoch_) + 1}});
+  EndStep(ring_.position());
 }
 
 // ---- asking

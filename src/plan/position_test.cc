@@ -118,6 +118,23 @@ TEST(Position, RefusesWhatIsInsideTheFieldsAndSaysWhere) {
   for (const auto& [patch, field] : wrong) EXPECT_THAT(Parse(good.patch(Json::parse(patch))).status().message(), HasSubstr(field)) << patch;
 }
 
+TEST(Position, OfARingIsCheckedAgainstItsShape) {
+  const RingShape shape{.lanes = 12, .group_rows = 8, .mix = 1, .places = 2};
+  EXPECT_TRUE(CheckRing(SampleRing(), shape).ok());
+  EXPECT_TRUE(CheckRing({}, shape).ok());
+  const auto refused = [&](auto change) {
+    RingPosition ring = SampleRing();
+    change(ring);
+    return CheckRing(ring, shape).message();
+  };
+  EXPECT_THAT(refused([](RingPosition& ring) { ring.next_lane = 13; }), HasSubstr("'ring.next_lane'"));
+  EXPECT_THAT(refused([](RingPosition& ring) { ring.ring.push_back({LaneId{5}, {}}); }), HasSubstr("'ring.places'"));
+  EXPECT_THAT(refused([](RingPosition& ring) { ring.ring[0].lane = LaneId{9}; }), HasSubstr("'ring.places' name lane 9 twice"));
+  EXPECT_THAT(refused([](RingPosition& ring) { ring.tails[0].lane = LaneId{10}; }), HasSubstr("'ring.tails' name lane 10"));
+  EXPECT_THAT(refused([](RingPosition& ring) { ring.tails[0].rows = 8; }), HasSubstr("'ring.tails' of lane 2"));
+  EXPECT_THAT(CheckRing(SampleRing(), {.lanes = 12, .group_rows = 8, .mix = 2, .places = 2}).message(), HasSubstr("'ring.turn'"));
+}
+
 TEST(Position, RefusesAnotherVersionByName) {
   Json json = Json::parse(ToJson(Sample(Position::Kind::kPosition)));
   json["penstock"] = 2;
