@@ -115,6 +115,7 @@ class ClientCore {
     bool begun = false;       // the open stream has said something
     bool announced = false;   // …the last time, that a block is made
     LastBlock last;
+    bool urgent = false;      // as it was opened last: its loop waits for it
     bool waited = false;      // strict: nothing can be delivered before it says more
     Cursor needed;            // strict: nothing before it is
     Cursor opened_at;         // strict: its stream tells of groups from here on

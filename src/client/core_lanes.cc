@@ -117,6 +117,7 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   if (std::exchange(lane.opened_before, true)) ++counts_.reopened;
   SetStream(at, worker, LaneStream{++options_.streams->last});
   lane.credit.outstanding = strict() ? 0 : CreditFor(lane, Committed());
+  lane.urgent = loop_waits_ && (!strict() || lane.waited);
   Do(action::SendWorker{worker, lane.stream, OpenOf(at, strict() ? lane.arrived : ReplayFrom(lane), lane.credit.outstanding)});
 }
 

@@ -128,7 +128,9 @@ void ClientCore::PlaceRingLanes(const std::vector<RingReader::Need>& needs) {
     Lane& lane = at->second;
     lane.waited = need.waited;
     lane.needed = need.from;
-    if (lane.state == LaneState::kBackoff && lane.retry_at <= now_) lane.state = LaneState::kSpare;
+    // A worker without room refuses what is opened ahead, and makes room for what is waited for: worth saying at once.
+    const bool waited_now = need.waited && loop_waits_ && !lane.urgent;
+    if (lane.state == LaneState::kBackoff && (lane.retry_at <= now_ || waited_now)) lane.state = LaneState::kSpare;
     // What pads an epoch is another's, and was passed.
     const bool passed = need.from < lane.opened_at || (need.from < lane.passed && !lane.wanted.contains(need.from));
     if (lane.state == LaneState::kOpen && passed) CloseStream(at, true);
@@ -154,7 +156,10 @@ void ClientCore::AskForGroups() {
 }
 
 void ClientCore::DeliverWhole() {
-  while (auto batch = ring_->Pop()) Do(action::ShelfWhole{std::move(*batch)});
+  while (auto batch = ring_->Pop()) {
+    Do(action::ShelfWhole{std::move(*batch)});
+    loop_waits_ = false;  // it will say so again if this was not enough
+  }
   if (!ring_->at_end() || std::exchange(epoch_ended_, true)) return;
   Do(action::ShelfEndEpoch{epoch_, ring_->dropped_rows()});
 }
@@ -182,7 +187,6 @@ void ClientCore::GroupArrived(Lanes::iterator at, const ShelfBlock& block) {
   const Result<bool> kept = ring_->Arrived(at->first.lane.lane, block);
   if (!kept.ok() || !*kept) LetGo(block.handle);
   if (!kept.ok()) return RingTrouble(at, kept.status());
-  loop_waits_ = false;  // it will say so again if this was not enough
 }
 
 void ClientCore::RingTrouble(Lanes::iterator at, Status error) {

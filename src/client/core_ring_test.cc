@@ -264,6 +264,31 @@ TEST(ClientCoreStrict, AnyNumberOfConsumersGoesOnFromTheStateOfOneOfThem) {
   }
 }
 
+TEST(ClientCoreStrict, ALaneThatTheLoopWaitsForIsOpenedAsSuchAlsoWhenPartOfTheBatchIsHere) {
+  Layout layout;
+  layout.lanes = 2;
+  layout.batch = 4;
+  layout.mix = 2;
+  CoreShell shell(layout);
+  shell.adjust_join = [](msg::Joined& joined) {
+    joined.mode = Mode::kStrict;
+    joined.consumers = 1;
+    joined.places = 2;
+  };
+  shell.Join({WorkerAt(1)});
+  shell.Answer(shell.Reply({}));
+  EXPECT_FALSE(shell.OpenOf(1).open.urgent);
+  EXPECT_EQ(shell.NextRows(), 0u);  // the loop waits
+  for (const uint32_t lane : {0u, 1u}) {
+    shell.Do(event::LaneSays{shell.OpenOf(lane).stream, msg::Groups{.groups = {{{0, 0}, {2, 0}, 2, 200}}}});
+  }
+  shell.Block(shell.OpenOf(0).stream, 0, 2, 200);
+  const LaneStream refused = shell.OpenOf(1).stream;
+  shell.Refuse(refused, Code::kBusy);
+  EXPECT_NE(shell.OpenOf(1).stream, refused) << "not before the pause";
+  EXPECT_TRUE(shell.OpenOf(1).open.urgent);
+}
+
 TEST(ClientCoreStrict, NothingIsOpenedBeforeAllConsumersHaveJoined) {
   Layout layout;
   layout.lanes = 4;

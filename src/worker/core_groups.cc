@@ -53,6 +53,7 @@ void WorkerCore::State::AdmitFollower(OpenLane& lane) {
 void WorkerCore::State::OnTake(OpenLane& lane, const msg::Take& take) {
   lane.want.insert(take.want.begin(), take.want.end());
   lane.passed = std::max(lane.passed, take.passed);
+  if (lane.passed > lane.open.range.from) lane.open.urgent = false;  // it went on: what it waited for was another's
   lane.took_at = now_;
   if (lane.want.size() > kMostWants) return Fail(lane, Status(Code::kInvalid, "more groups were asked for than a lane may have outstanding"));
   if (lane.phase != OpenLane::Phase::kReading) return;
@@ -75,6 +76,7 @@ void WorkerCore::State::TellGroups(const SharedLane& shared, OpenLane& lane) {
   }
   groups.ended = shared.end == lane.told && !std::exchange(lane.end_told, shared.end == lane.told);
   if (groups.groups.empty() && !groups.ended) return;
+  if (groups.ended) lane.open.urgent = false;
   Do(SendToConsumer{lane.session, lane.stream, std::move(groups)});
 }
 
