@@ -45,7 +45,7 @@ def run_leg(
 
     steps=None: all, and nothing is saved.
     """
-    options = {"job_name": "job", "even": "uneven", "timeout": 60.0, **options}
+    options = {"job_name": "job", "even": "uneven", "timeout": 30.0, **options}
     barrier = threading.Barrier(ranks)
     leg = Leg(rows=[[] for _ in range(ranks)], batches=[[] for _ in range(ranks)])
 
@@ -73,7 +73,8 @@ def run_leg(
                 reader.close()
 
     with ThreadPoolExecutor(ranks) as pool:
-        for future in [pool.submit(read, index) for index in range(ranks)]:
-            future.result()
+        errors = [future.exception() for future in [pool.submit(read, index) for index in range(ranks)]]
+    for error in sorted((error for error in errors if error), key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+        raise error  # the one that made the others give up
     leg.rows = [[i for batch in batches for i in batch] for batches in leg.batches]
     return leg
