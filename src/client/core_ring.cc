@@ -128,15 +128,16 @@ void ClientCore::PlaceRingLanes(const std::vector<RingReader::Need>& needs) {
     Lane& lane = at->second;
     lane.waited = need.waited;
     lane.needed = need.from;
-    // A worker without room refuses what is opened ahead, and makes room for what is waited for: worth saying at once.
     const bool waited_now = need.waited && loop_waits_ && !lane.urgent;
-    if (lane.state == LaneState::kBackoff && (lane.retry_at <= now_ || waited_now)) lane.state = LaneState::kSpare;
+    if (lane.state == LaneState::kBackoff && lane.retry_at <= now_) lane.state = LaneState::kSpare;
     // What pads an epoch is another's, and was passed.
     const bool passed = need.from < lane.opened_at || (need.from < lane.passed && !lane.wanted.contains(need.from));
     if (lane.state == LaneState::kOpen && passed) CloseStream(at, true);
     if (lane.state == LaneState::kOpen) continue;
     lane.arrived = lane.opened_at = need.from;
     if (lane.state == LaneState::kSpare) Place(at);
+    // A worker without room refuses what is opened ahead, and makes room for what is waited for: worth saying at once.
+    if (lane.state == LaneState::kBackoff && waited_now) Place(at);
   }
 }
 

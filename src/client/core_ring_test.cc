@@ -285,7 +285,7 @@ TEST(ClientCoreStrict, ALaneThatTheLoopWaitsForIsOpenedAsSuchAlsoWhenPartOfTheBa
   shell.Block(shell.OpenOf(0).stream, 0, 2, 200);
   const LaneStream refused = shell.OpenOf(1).stream;
   shell.Refuse(refused, Code::kBusy);
-  EXPECT_NE(shell.OpenOf(1).stream, refused) << "not before the pause";
+  EXPECT_NE(shell.OpenOf(1).stream, refused) << "it was opened ahead, and is waited for now: that is worth no pause";
   EXPECT_TRUE(shell.OpenOf(1).open.urgent);
 }
 
