@@ -18,12 +18,12 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock import Dataset, Fixed, _binary, _processes
+from penstock import Dataset, _binary, _processes
 from penstock.tfrecord import write_tfrecord
 
-FILES, ROWS, WIDTH, BATCH = 64, 1000, 16, 32
+FILES, ROWS, IMAGE, BATCH = 64, 1250, 1024, 32
 WORKERS = 3
-PACE = 0.006  # seconds of "training" a step
+PACE = 0.008  # seconds of "training" a step
 CHECKPOINT_EVERY = 25  # steps
 SILENCE = 3.0  # seconds after which a silent worker counts as lost
 PATIENCE = 60.0
@@ -172,11 +172,11 @@ def _tell(demo: Demo) -> list[bool]:
 
 def read(index: str, ranks: str, directory: str, address: str, checkpoint: str) -> None:
     """What a rank does."""
-    features = {"id": "int64", "x": Fixed("float32", [WIDTH])}
+    features = {"id": "int64", "image": "string"}
     dataset = Dataset.from_tfrecord(f"{directory}/*.tfrecord.gz").parse_example(features).shuffle(1000).batch(BATCH)
     attempt = 1 if checkpoint else 0
     with dataset.distribute(
-        address, job_name="demo", consumer_index=int(index), num_consumers=int(ranks), even="uneven", attempt=attempt, memory="16MiB"
+        address, job_name="demo", consumer_index=int(index), num_consumers=int(ranks), even="uneven", attempt=attempt, memory="8MiB"
     ) as reader:
         if checkpoint:
             reader.load_state_dict(json.loads(Path(checkpoint).read_text()))
@@ -195,7 +195,7 @@ def _save(state: dict[str, object], file: Path) -> None:
 
 def _write(directory: Path) -> None:
     for file in range(FILES):
-        rows = ({"id": file * ROWS + i, "x": [float(i % 7)] * WIDTH} for i in range(ROWS))
+        rows = ({"id": file * ROWS + i, "image": bytes(IMAGE)} for i in range(ROWS))
         write_tfrecord(directory / f"part-{file:03}.tfrecord.gz", rows, "gzip")
 
 
