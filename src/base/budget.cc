@@ -1,6 +1,7 @@
 #include "base/budget.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock {
 
@@ -61,10 +62,13 @@ bool Budget::MoveAhead(HolderId from, HolderId to, uint64_t bytes) {
   if (bytes > oversize_) return false;
   Holder& giver = holders_.at(from);
   Holder& taker = holders_.at(to);
+  const bool closed = std::exchange(giver.closed, false);  // it must not go while the bytes may come back
   Update(from, giver, giver.reserve, giver.held - bytes);
   const bool fits = AheadFits({to, bytes});
   Holder& holder = fits ? taker : giver;
   Update(fits ? to : from, holder, holder.reserve, holder.held + bytes);
+  giver.closed = closed;
+  Update(from, giver, giver.reserve, giver.held);
   return fits;
 }
 

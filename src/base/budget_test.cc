@@ -122,6 +122,20 @@ TEST(Budget, NothingIsMovedAheadOfWhoCannotGoOn) {
   EXPECT_EQ(budget.Held(H(1)), 20U);
 }
 
+TEST(Budget, WhatAClosedHolderCannotMoveStaysWithItUntilItIsGivenBack) {
+  Budget budget(100, 100);
+  for (const uint64_t n : {1, 2, 3}) ASSERT_TRUE(budget.Open(H(n), kJob, n == 2 ? 0 : 20));
+  ASSERT_TRUE(budget.Take(H(1), 20, kMust));
+  ASSERT_TRUE(budget.Take(H(3), 60, kAhead));
+  budget.Close(H(1));
+  EXPECT_FALSE(budget.MoveAhead(H(1), H(2), 20)) << "no room ahead";
+  EXPECT_EQ(budget.used(), 80U);
+  budget.Give(H(3), 60);
+  EXPECT_TRUE(budget.MoveAhead(H(1), H(2), 20));
+  budget.Give(H(2), 20);
+  EXPECT_EQ(budget.used(), 0U);
+}
+
 TEST(Budget, AnOversizeTakeStaysWithWhomItIs) {
   Budget budget(200, 40);
   ASSERT_TRUE(budget.Open(H(1), kJob, 10));
