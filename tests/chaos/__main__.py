@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +23,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="WORDS", help="faults whose names contain this")
     parser.add_argument("--files", type=int, default=64, help="files of 1,500 rows that a history reads: how long it is")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(CHECK_FAILED))  # so that nothing is left running
     directory = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
     print(f"{options.kills} faults, seed {options.seed}, in {directory}", flush=True)
     report = Chaos(options.kills, options.seed, directory, options.modes.split(","), options.only, options.files).run()

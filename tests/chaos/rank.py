@@ -62,6 +62,7 @@ def save(reader: Reader, step: int, directory: Path) -> None:
     except Error as error:
         print(f"no checkpoint at step {step}: {error}", file=sys.stderr, flush=True)
         return
+    assert state["tag"] == step, f"the state of step {step} says that it is of step {state['tag']}"
     half = directory / f".{step}"
     half.write_text(json.dumps(state))
     os.replace(half, directory / f"{step}.json")
