@@ -183,6 +183,10 @@ Plan GetDataset(const std::shared_ptr<Client>& client, const std::string& datase
   return Unwrap(Interruptible([client, dataset] { return client->GetDataset(dataset); }));
 }
 
+std::string FindJob(const std::shared_ptr<Client>& client, const std::string& job_name) {
+  return Unwrap(Interruptible([client, job_name] { return client->FindJob(job_name); }));
+}
+
 PyReader Distribute(const std::shared_ptr<Client>& client, const Plan& plan, nb::dict options) {
   return {Unwrap(Interruptible([client, plan, options = ToReadOptions(options)] { return client->Distribute(plan, options); })), false};
 }
@@ -214,6 +218,7 @@ void BindClient(nb::module_& m) {
       .def_static("connect", &Connect, nb::arg("service"), nb::arg("token"), nb::arg("timeout"), nb::arg("shared_memory"))
       .def("register", &Register, nb::arg("plan"))
       .def("get_dataset", &GetDataset, nb::arg("dataset"))
+      .def("find_job", &FindJob, nb::arg("job_name"))
       .def("distribute", &Distribute, nb::arg("plan"), nb::arg("options"));
   m.def("read_inline", &Inline, nb::arg("plan"), nb::arg("options"));
 }

@@ -157,6 +157,8 @@ class Client {
 
   virtual Result<std::string> Register(const Plan& plan) = 0;  // the dataset's id; idempotent
   virtual Result<Plan> GetDataset(const std::string& dataset_id) = 0;
+  // The id of the dataset that the job of this name reads: how consumers learn it that did not register it. NotFound until somebody has joined.
+  virtual Result<std::string> FindJob(const std::string& job_name) = 0;
   virtual Result<std::unique_ptr<Reader>> Distribute(const Plan& plan, ReadOptions options) = 0;  // registers and joins
   virtual Result<std::unique_ptr<Reader>> Join(const std::string& dataset_id, ReadOptions options) = 0;
 };

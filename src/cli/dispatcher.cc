@@ -32,6 +32,7 @@ class Dispatcher final : public Command {
     flags.Text("--state-dir", &options_.state_dir,
                "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR or DATASET_JOURNALING_DIR, else they go with the process");
     flags.Text("--token-file", &token_file_, "File with the token that everybody must show; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    flags.Switch("--without-token", &open_to_all_, "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
     flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
     flags.Time("--exit-when-done", &options_.exit_when_done, "Exit with 0 when jobs were read and none was for so long, like 60s; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
@@ -66,7 +67,7 @@ class Dispatcher final : public Command {
     PENSTOCK_ASSIGN(const cluster::Placement placement, cluster::PlaceServer(report, options_.listen));
     options_.listen = placement.listen;
     PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
-    PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
+    if (!open_to_all_) PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
     if (options_.state_dir.empty()) options_.state_dir = Variable("PENSTOCK_STATE_DIR", "DATASET_JOURNALING_DIR");
     options_.check_plan = CheckSerializedPlan;
     return {};
@@ -74,6 +75,7 @@ class Dispatcher final : public Command {
 
   dispatcher::ServerOptions options_{.listen = {}, .state_dir = {}, .token = {}, .check_plan = {}, .pace = {}};
   std::string token_file_;
+  bool open_to_all_ = false;
   std::string http_;
   int ready_fd_ = -1;
 };

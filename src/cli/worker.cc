@@ -42,6 +42,7 @@ class Worker final : public Command {
                 "Budget for blocks and operators' state, like 4GiB; default PENSTOCK_MEMORY, else 0.6 of what there is");
     flags.Number("--cpus", &options_.cpus, "Threads that read; default one a core");
     flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    flags.Switch("--without-token", &open_to_all_, "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over the socket even to consumers on this host");
     flags.Switch("--allow-code", &options_.allow_code,
                  "Run code that datasets carry (Python functions, torch datasets, tf.data graphs), in executors");
@@ -92,7 +93,7 @@ class Worker final : public Command {
     options_.listen = std::move(placement.listen);
     options_.advertise = std::move(placement.advertise);
     PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
-    PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
+    if (!open_to_all_) PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
     PENSTOCK_ASSIGN(options_.memory, MemoryBudget(options_.memory));
     options_.shm = !no_shm_;
     return {};
@@ -100,6 +101,7 @@ class Worker final : public Command {
 
   worker::WorkerServer::Options options_{.dispatcher = {}, .listen = {}, .advertise = {}, .token = {}};
   std::string token_file_;
+  bool open_to_all_ = false;
   std::string http_;
   bool no_shm_ = false;
   int ready_fd_ = -1;

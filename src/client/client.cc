@@ -85,6 +85,16 @@ class RemoteClient final : public Client {
     return Unexpected();
   }
 
+  Result<std::string> FindJob(const std::string& job_name) override {
+    PENSTOCK_ASSIGN(Message reply, Ask(msg::StatusAsk{}));
+    auto* status = std::get_if<msg::StatusReply>(&reply);
+    if (status == nullptr) return Unexpected();
+    for (msg::StatusJob& job : status->jobs) {
+      if (job.name == job_name) return std::move(job.dataset);
+    }
+    return Status(Code::kNotFound, "the service at " + address_ + " has no job \"" + job_name + "\"; `penstock status` lists them");
+  }
+
   Result<std::unique_ptr<Reader>> Distribute(const Plan& plan, ReadOptions options) override {
     PENSTOCK_ASSIGN(std::string dataset, Register(plan));
     return JoinPlan(dataset, plan, std::move(options));
