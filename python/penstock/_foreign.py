@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from penstock.dataset import Dataset
 
 
+TORCH_NOTE = "a torch dataset, read by index"  # by which a plan is known as one
+
+
+def dataset_of(dataset: Any, what: str) -> Dataset:
+    """penstock's dataset for one of a framework; `what` asks for it."""
+    from penstock.dataset import Dataset
+
+    if isinstance(dataset, Dataset):
+        return dataset
+    origins = {kind.__module__.partition(".")[0] for kind in type(dataset).__mro__}
+    if "tensorflow" in origins and hasattr(dataset, "element_spec"):
+        return Dataset.from_tf(dataset)
+    if "torch" in origins:
+        return Dataset.from_torch(dataset)
+    raise Invalid(f"{what} takes a penstock.Dataset, a torch dataset or a tf.data.Dataset; this is a {type(dataset).__name__}")
+
+
 def python_plan(factory: Callable[..., Iterable[Any]], lanes: int, spec: Any) -> _core.Plan:
     from penstock import _code
 
@@ -32,7 +49,9 @@ def torch_plan(dataset: Any, lanes: int, spec: Any) -> _core.Plan:
     if not _is_iterable_style(dataset):
         rows = _code.spec_of_rows(label, lambda: (dataset[i] for i in range(min(len(dataset), _code.SAMPLE))), spec)
         numbers = _core.Plan.over([], "range", {"start": 0, "stop": len(dataset), "step": 1})
-        return _core.Plan.over([numbers], "map", _code.code_attrs(_GetItem(dataset), f"{label}.__getitem__", rows, _code.PURE, ["seeded"]))
+        return _core.Plan.over(
+            [numbers], "map", _code.code_attrs(_GetItem(dataset), f"{label}.__getitem__", rows, _code.PURE, ["seeded", TORCH_NOTE])
+        )
     rows = _code.spec_of_rows(label, lambda: dataset, spec)
     purity, _ = _code.purity_of(type(dataset).__iter__, keeps_rows=False)
     return _core.Plan.over([], "torch", {**_code.code_attrs(dataset, label, rows, purity), "lanes": int(lanes)})

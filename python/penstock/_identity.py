@@ -40,13 +40,20 @@ class Identity:
             index, consumers = self.rank, self.world
         if job_name is not None or not (self.job_named or (consumers or 0) > 1):
             return job_name, index, consumers
-        if not self.job:
+        derived = self.next_job_name()
+        if derived is None:
             raise Invalid(
                 f"this is rank {self.rank} of {self.world}, and nothing names the job that the ranks share: "
                 "give job_name=…, or set PENSTOCK_JOB_NAME to the same on all of them"
             )
+        return derived, index, consumers
+
+    def next_job_name(self) -> str | None:
+        """For the next dataset that is read under a name nobody gave: a restarted program derives the same. None where nothing names the job."""
+        if not self.job:
+            return None
         ordinal = next(_ordinals)
-        return f"{self.job}-{ordinal}" if ordinal else self.job, index, consumers
+        return f"{self.job}-{ordinal}" if ordinal else self.job
 
 
 def current() -> Identity:

@@ -140,31 +140,64 @@ def _nothing(spec: Any) -> Any:
 
 
 # ---- rows to elements
+#
+# By way of parts: dense arrays that TensorFlow can be given, and of which it makes ragged, sparse and optional tensors itself.
 
 
 def to_element(row: Any, spec: Any) -> Any:
     """The element that `to_row` made this row of: tensors, as the element_spec names them."""
+    return from_parts(iter(to_parts(row, spec)), spec)
+
+
+def part_specs(spec: Any) -> Iterator[Any]:
+    """The TensorSpec of each part."""
+    import tensorflow as tf
+
+    if isinstance(spec, (dict, tuple, list)):
+        for child in spec.values() if isinstance(spec, dict) else spec:
+            yield from part_specs(child)
+    elif isinstance(spec, tf.OptionalSpec):
+        yield tf.TensorSpec((), tf.bool)
+        yield from part_specs(_value_spec(spec))
+    else:
+        yield from tf.nest.flatten(spec, expand_composites=True)
+
+
+def to_parts(row: Any, spec: Any) -> Iterator[Any]:
     import tensorflow as tf
 
     if isinstance(spec, dict):
-        return type(spec)((name, to_element(row[str(name)], spec[name])) for name in spec)
-    if isinstance(spec, (tuple, list)):
-        children = [to_element(child, child_spec) for child, child_spec in zip(row, spec)]
-        return type(spec)(*children) if hasattr(spec, "_fields") else tuple(children)
-    if isinstance(spec, tf.SparseTensorSpec):
-        return tf.SparseTensor(row["indices"], _tensor(row["values"], spec.dtype), row["dense_shape"])
-    if isinstance(spec, tf.OptionalSpec):
-        has, inner = bool(row["has_value"]), _value_spec(spec)
-        return tf.experimental.Optional.from_value(to_element(row["value"], inner)) if has else tf.experimental.Optional.empty(inner)
-    if isinstance(spec, tf.RaggedTensorSpec):
-        return _to_ragged(row, spec)
-    return _tensor(_dense(row), spec.dtype)
+        for name, child in spec.items():
+            yield from to_parts(row[str(name)], child)
+    elif isinstance(spec, (tuple, list)):
+        for value, child in zip(row, spec):
+            yield from to_parts(value, child)
+    elif isinstance(spec, tf.SparseTensorSpec):
+        yield from (row["indices"], row["values"], row["dense_shape"])
+    elif isinstance(spec, tf.OptionalSpec):
+        yield row["has_value"]
+        yield from to_parts(row["value"], _value_spec(spec))
+    elif isinstance(spec, tf.RaggedTensorSpec) and spec.ragged_rank:
+        yield from _ragged_parts(row, spec)
+    else:
+        yield _dense(row)
 
 
-def _tensor(value: Any, dtype: Any) -> Any:
+def from_parts(parts: Iterator[Any], spec: Any) -> Any:
+    """Arrays or tensors of any graph to the element."""
     import tensorflow as tf
 
-    return tf.convert_to_tensor(value, dtype)
+    if isinstance(spec, dict):
+        return type(spec)((name, from_parts(parts, child)) for name, child in spec.items())
+    if isinstance(spec, (tuple, list)):
+        children = [from_parts(parts, child) for child in spec]
+        return type(spec)(*children) if hasattr(spec, "_fields") else tuple(children)
+    if isinstance(spec, tf.OptionalSpec):
+        has, inner = next(parts), _value_spec(spec)
+        value = from_parts(parts, inner)
+        return tf.cond(has, lambda: tf.experimental.Optional.from_value(value), lambda: tf.experimental.Optional.empty(inner))
+    components = [tf.cast(next(parts), component.dtype) for component in tf.nest.flatten(spec, expand_composites=True)]
+    return tf.nest.pack_sequence_as(spec, components, expand_composites=True)
 
 
 def _dense(value: Any) -> Any:
@@ -179,28 +212,22 @@ def _dense(value: Any) -> Any:
     return np.stack(rows) if rows else np.empty((0, *(d or 0 for d in value.shape)), value.values.dtype)
 
 
-def _to_ragged(value: Any, spec: Any) -> Any:
+def _ragged_parts(value: Any, spec: Any) -> Iterator[Any]:
+    """Flat values, then row splits from the outside in. A row whose only ragged dimension is its first came as an array."""
     import numpy as np
-    import tensorflow as tf
 
     from penstock.ragged import Ragged
 
     shape = spec._shape.as_list()
-    if not isinstance(value, Ragged):  # one row of a column: an array, where the only ragged dimension is the first
-        return (
-            tf.RaggedTensor.from_tensor(_tensor(value, spec.dtype), ragged_rank=spec.ragged_rank) if spec.ragged_rank else _tensor(value, spec.dtype)
-        )
-    splits: Iterator[Any] = iter(value.offsets)
-    nested = []
-    rows = len(value)
-    for dimension in shape[1 : spec.ragged_rank + 1]:
-        if dimension is None:
-            nested.append(np.asarray(next(splits)))
-        else:
-            nested.append(np.arange(rows + 1, dtype=np.int64) * dimension)
-        rows = int(nested[-1][-1])
+    ragged = isinstance(value, Ragged)
     inner = shape[spec.ragged_rank + 1 :]
-    values = _tensor(value.values, spec.dtype)
-    if None not in inner:
-        values = tf.reshape(values, [rows, *inner])
-    return tf.RaggedTensor.from_nested_row_splits(values, nested, validate=False)
+    offsets: Iterator[Any] = iter(value.offsets if ragged else ())
+    rows = len(value)
+    nested = []
+    for i, dimension in enumerate(shape[1 : spec.ragged_rank + 1], 1):
+        length = dimension if ragged else value.shape[i]
+        nested.append(np.asarray(next(offsets)) if length is None else np.arange(rows + 1, dtype=np.int64) * length)
+        rows = int(nested[-1][-1])
+    values = value.values if ragged else value
+    yield values.reshape(rows, *inner) if None not in inner else values
+    yield from nested

@@ -1,0 +1,102 @@
+"""The four functions of the dataset service that a TFJob orchestrates: programs that call them move over by changing one import.
+
+    from penstock import dds
+
+    dds.maybe_start_dataset_service()  # the dispatcher's and the readers' processes serve, and never come back from here
+    dataset = dds.maybe_distribute_dataset(dataset)  # all ranks read one job; without readers it is the same object
+
+Who is what is said by the environment (docs/reference/environment.md).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from penstock import _foreign, _identity
+from penstock.dds import _outputs, _ranks, _servers
+from penstock.errors import Invalid
+
+if TYPE_CHECKING:
+    from penstock.service import Service
+
+    DatasetT = TypeVar("DatasetT")
+
+__all__ = ["distribute_from_dataset_id", "maybe_distribute_dataset", "maybe_start_dataset_service", "register_dataset"]
+
+AUTOTUNE = -1  # tf.data's
+DEFAULT_MODE = "replicated"  # what the original calls parallel_epochs
+_WITHOUT_READERS = ("none", "inline", "off")
+
+
+def maybe_start_dataset_service() -> None:
+    """In a job with readers, the dispatcher's process and the readers' become `penstock dispatcher` and `penstock worker`, until the job is done.
+
+    Returns in all other processes, and in jobs without readers. Servers listen on the network and run the code that datasets carry, as the
+    original's do; where no token is set, a warning says what that means.
+    """
+    identity = _identity.current()
+    if identity.service in _WITHOUT_READERS:
+        return
+    _servers.check_tensorflow()
+    if identity.role in _servers.ROLES:
+        _servers.become(identity.role)
+
+
+def register_dataset(dataset: Any, dataset_service: Service | str, compression: str | None = "AUTO") -> tuple[str, str]:
+    """Rank 0 registers `dataset`; all ranks return its id and the name of the job to read it under.
+
+    The others learn both by broadcast where torch.distributed is initialised, so all ranks must call this; else from the dispatcher, once rank 0
+    has joined the job.
+    """
+    _check_compression(compression)
+    client = _ranks.service(dataset_service).client
+    return _ranks.agree(client, lambda: client.register(_foreign.dataset_of(dataset, "register_dataset")._plan))
+
+
+def distribute_from_dataset_id(
+    dataset_service: Service | str,
+    dataset_id: str,
+    job_name: str | None,
+    compression: str | None = "AUTO",
+    prefetch: int | None = AUTOTUNE,
+    *,
+    processing_mode: str | None = None,
+) -> Any:
+    """Joins the job, and returns a dataset of the type that was registered, whose elements the service prepares. Each iteration is one epoch.
+
+    job_name: None: a job of this process's own.
+    compression: accepted, and means nothing: what travels on one host is not copied, and elsewhere not compressed.
+    prefetch: elements that tf.data takes ahead; None: none. Other datasets read ahead by themselves.
+    processing_mode: None: `PENSTOCK_PROCESSING_MODE`, else the original's "parallel_epochs" (each reader goes through all of the dataset, and each
+        of its elements goes to one rank); "shared" delivers each element to exactly one rank, and can be resumed.
+    """
+    _check_compression(compression)
+    service = _ranks.service(dataset_service)
+    mode = processing_mode or os.environ.get("PENSTOCK_PROCESSING_MODE") or DEFAULT_MODE
+    plan = service.client.get_dataset(dataset_id)
+    return _outputs.distributed(plan, _ranks.join(plan, service, job_name, mode), prefetch)
+
+
+@overload
+def maybe_distribute_dataset(dataset: DatasetT) -> DatasetT: ...
+@overload
+def maybe_distribute_dataset(dataset: Any, *, processing_mode: str | None) -> Any: ...
+def maybe_distribute_dataset(dataset: Any, *, processing_mode: str | None = None) -> Any:
+    """Has the readers prepare `dataset`, once for all ranks: a tf.data.Dataset, a penstock.Dataset or a torch dataset, and the same comes out.
+
+    Rank 0 registers it and tells the others, and all of them read one job, so that a reader holds one pipeline however many ranks there are.
+    Without readers, and in evaluators, `dataset` itself comes back.
+    """
+    address = _identity.current().service_to_join()
+    if address in _WITHOUT_READERS:
+        return dataset
+    _servers.check_tensorflow()
+    dataset_id, job_name = register_dataset(dataset, address)
+    return distribute_from_dataset_id(address, dataset_id, job_name, processing_mode=processing_mode)
+
+
+def _check_compression(compression: str | None) -> None:
+    accepted: tuple[Literal["AUTO"], None] = ("AUTO", None)
+    if compression not in accepted:
+        raise Invalid(f"compression={compression!r} is neither 'AUTO' nor None")

@@ -1,0 +1,52 @@
+"""The dataset that a program gets back: of the type that it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock import _core, _foreign
+from penstock.dataset import Dataset
+from penstock.errors import Invalid
+
+if TYPE_CHECKING:
+    from penstock.reader import Reader
+
+
+def distributed(plan: _core.Plan, reader: Reader, prefetch: int | None) -> Any:
+    op, _, attrs = plan.nodes()[-1]
+    if op == "tf":
+        from penstock.dds import _tf_dataset
+
+        dataset = _tf_dataset.make(reader, attrs["element_spec"])
+        return dataset if prefetch is None else dataset.prefetch(prefetch)
+    if op == "torch" or _foreign.TORCH_NOTE in attrs.get("notes", ()):
+        from penstock.torch.dataset import DistributedDataset
+
+        return DistributedDataset(reader)
+    return Distributed(plan, reader)
+
+
+class Distributed(Dataset):
+    """A dataset that workers prepare: iterating it reads the job that all ranks share, an epoch at a time."""
+
+    def __init__(self, plan: _core.Plan, reader: Reader) -> None:
+        super().__init__(self._refuse)
+        self._known_facts = plan.facts()
+        self._fingerprint = plan.fingerprint()
+        self.reader = reader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.reader)
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job") -> dict[str, Any]:
+        return self.reader.state_dict(at=at, behind=behind, scope=scope)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.reader.load_state_dict(state)
+
+    def _refuse(self) -> _core.Plan:
+        raise Invalid("this dataset is prepared by the service already; apply operators before you distribute it")
