@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import _columns, _core, _identity, _progress
 from penstock.errors import Finished, Invalid, NotFound
-from penstock.ragged import Ragged
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -37,6 +36,17 @@ class Stats:
     dropped_rows: int  # by rule: drop_remainder
     bytes_held: int
     waiting_for: str  # in words; "" when data is ready
+
+
+@dataclass(frozen=True)
+class Tag:
+    """Where a loop stands: how many elements (batches, or rows where the dataset is not batched) it has, since the job was last restored."""
+
+    generation: int
+    step: int
+
+    def after(self, elements: int) -> Tag:
+        return Tag(self.generation, self.step + elements)
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,7 @@ class Reader:
     def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:
         """What the loop has received, to go on after it with `load_state_dict`: JSON-able, small, and readable by later versions.
 
-        at: one of the last 64 batches, as the reader gave it: the state after that one, for loops that prefetch.
+        at: one of the last 64 batches, as the reader gave it, or its tag: the state after that one, for loops that prefetch.
         behind: so many batches before that (rows, where the dataset is not batched).
         scope: "job": the position of all consumers, which one of them saves for all; "rank": this one's part, which each of them saves.
         timeout: seconds for the other consumers to come to this step.
@@ -151,6 +161,14 @@ class Reader:
         state: dict[str, Any] = json.loads(self._core.state(tag, behind + untaken, scope == "rank", timeout))
         return state
 
+    def tag(self) -> Tag | None:
+        """Of the last element that the loop has; None in a job that has no positions (replicated)."""
+        try:
+            part = self.state_dict(scope="rank")
+        except Invalid:
+            return None
+        return Tag(part["generation"], part["tag"])
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on after the state, on any number of consumers and workers. All consumers of the job call it, and it waits for them.
 
@@ -163,6 +181,8 @@ class Reader:
         self._started = 0
 
     def _tag_of(self, batch: Any) -> tuple[int, int]:
+        if isinstance(batch, Tag):
+            return batch.generation, batch.step
         for leaf in _leaves(batch):
             tag = self._core.tag_at(_address(leaf))
             if tag is not None:
@@ -256,12 +276,14 @@ def _leaves(element: Any) -> Iterator[Any]:
     if isinstance(element, tuple):
         for child in element:
             yield from _leaves(child)
-    elif isinstance(element, Ragged):
+    elif hasattr(element, "offsets"):  # Ragged, and torch's Jagged
         yield element.values
     else:
         yield element
 
 
 def _address(leaf: Any) -> int:
+    if hasattr(leaf, "data_ptr"):  # a torch tensor over a batch's memory
+        return int(leaf.data_ptr())
     interface = getattr(leaf, "__array_interface__", None)
     return int(interface["data"][0]) if interface and leaf.base is not None else 0

@@ -1,0 +1,55 @@
+"""A tf.data.Dataset as an iterable of torch tensors, over TensorFlow's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from penstock.torch.jagged import Jagged
+
+
+class TensorsOf:
+    """Iterates a tf.data.Dataset, as often as one likes."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_convert, self._dataset)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+
+def from_tf(dataset: Any) -> TensorsOf:
+    """Elements of `dataset` with torch tensors in place of TensorFlow's: by DLPack, without a copy.
+
+    Ragged tensors become `Jagged`, sparse ones torch's, strings object arrays of bytes. Tensors are TensorFlow's memory: do not write to them.
+    """
+    return TensorsOf(dataset)
+
+
+def _convert(element: Any) -> Any:
+    if isinstance(element, dict):
+        return {name: _convert(child) for name, child in element.items()}
+    if hasattr(element, "_make"):
+        return element._make(map(_convert, element))
+    if isinstance(element, (tuple, list)):
+        return tuple(map(_convert, element))
+    if hasattr(element, "nested_row_splits"):
+        outer, *inner = map(_convert, element.nested_row_splits)
+        return Jagged(_convert(element.flat_values), outer, tuple(inner))
+    if hasattr(element, "dense_shape"):
+        return torch.sparse_coo_tensor(_convert(element.indices).T, _convert(element.values), tuple(element.dense_shape.numpy()))
+    return _dense(element)
+
+
+def _dense(tensor: Any) -> Any:
+    import tensorflow as tf
+
+    if tensor.dtype == tf.string:
+        return tensor.numpy()
+    from_dlpack: Any = torch.utils.dlpack.from_dlpack
+    return from_dlpack(tf.experimental.dlpack.to_dlpack(tensor))

@@ -1,0 +1,146 @@
+"""DataLoader: torch's, with the work done by penstock's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock import _foreign
+from penstock.torch import places, states
+from penstock.torch.ahead import Ahead
+from penstock.torch.devices import Mover
+from penstock.torch.tensors import split_rows, to_torch
+
+if TYPE_CHECKING:
+    from penstock.dataset import Dataset
+    from penstock.reader import Reader
+    from penstock.service import Service
+
+_SHUFFLE_ROWS = 10_000  # in a lane's buffer, for inputs that cannot be permuted as a whole
+
+
+class DataLoader:
+    """Iterates batches of torch tensors that workers have prepared. Each `iter()` is one epoch.
+
+    dataset: a `penstock.Dataset`, a torch dataset, or a `tf.data.Dataset`; the last two are code, which workers run with `--allow-code`.
+    batch_size: rows a batch; None where the dataset is batched already (or rows are wanted).
+    shuffle: datasets that are read by index are permuted as a whole, others in buffers.
+    service, job_name, seed, epochs, timeout, even: as for `Dataset.distribute`; epochs=None reads one at each iteration.
+    processing_mode: "strict" with several ranks (one order of batches, whatever the number of workers), else "shared".
+    mesh: a DeviceMesh whose dimension "dp" (or "data", "dp_replicate", or the first) tells ranks apart; ranks that differ in other dimensions are
+        mirrors: they see the same batches.
+    group: the process group whose ranks share the job, where it is not all of them.
+    collate_fn: gets the list of a batch's rows, in this process.
+    pin_memory, device: batches are pinned, or moved to `device`, on a thread, up to `prefetch_factor` ahead of the loop.
+    num_workers, persistent_workers: accepted, and mean nothing: workers are not of this process.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        *,
+        service: Service | str | None = None,
+        job_name: str | None = None,
+        processing_mode: str | None = None,
+        mesh: Any = None,
+        group: Any = None,
+        seed: int = 0,
+        epochs: int | None = None,
+        drop_last: bool = True,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        device: Any = None,
+        prefetch_factor: int = 2,
+        timeout: float = 600.0,
+        even: str = "auto",
+        num_workers: int = 0,
+        persistent_workers: bool = False,
+    ) -> None:
+        del num_workers, persistent_workers
+        self.dataset = _prepared(dataset, batch_size, shuffle, drop_last)
+        self.batch_size = batch_size
+        self._collate = collate_fn
+        self._mover = Mover(device, pin_memory)
+        self._depth = prefetch_factor
+        self._ahead: Ahead | None = None
+        place = places.find(mesh, group, job_name)
+        self._ranks = place.consumers or 1
+        mode = processing_mode or ("strict" if self._ranks > 1 else "shared")
+        if mode == "strict":
+            place = place.declared()
+        self._reader: Reader = self.dataset.distribute(
+            service,
+            job_name=place.job_name,
+            consumer_index=place.index,
+            num_consumers=place.consumers,
+            processing_mode=mode,
+            seed=seed,
+            epochs=epochs,
+            even=even,
+            timeout=timeout,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        self._stop_ahead()
+        elements = map(self._finish, iter(self._reader))
+        if not self._mover.moves:
+            return elements
+        self._ahead = Ahead(elements, self._mover.prepare, self._reader.tag(), self._depth)
+        return map(self._mover.hand_out, self._ahead)
+
+    def __len__(self) -> int:
+        """Batches of one epoch on this rank, where they can be counted without reading."""
+        batches = self.dataset.cardinality()
+        if batches < 0:
+            raise TypeError("the number of batches is not known without reading")
+        return batches // self._ranks
+
+    @property
+    def reader(self) -> Reader:
+        return self._reader
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration reads this epoch, as with torch's DistributedSampler. Epochs follow by themselves, so there is no need to."""
+        self._reader.set_epoch(epoch)
+
+    def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:
+        """Where the loop is, on all ranks, for `torch.save` and torch.distributed.checkpoint; the arguments are those of `Reader.state_dict`.
+
+        What was prepared ahead and not handed out is not in it.
+        """
+        if at is None and self._ahead is not None:
+            at = self._ahead.handed_out
+        return states.pack(self._reader.state_dict(at=at, behind=behind, scope=scope, timeout=timeout))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration begins where the state was saved, on any number of ranks. All ranks call it."""
+        self._stop_ahead()
+        self._reader.load_state_dict(states.unpack(state))
+
+    def close(self) -> None:
+        self._stop_ahead()
+        self._reader.close()
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _stop_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def _finish(self, element: Any) -> Any:
+        tensors = to_torch(element)
+        return tensors if self._collate is None else self._collate(split_rows(tensors))
+
+
+def _prepared(dataset: Any, batch_size: int | None, shuffle: bool, drop_last: bool) -> Dataset:
+    prepared = _foreign.dataset_of(dataset, "DataLoader")
+    if shuffle:
+        prepared = prepared.shuffle(_SHUFFLE_ROWS)
+    return prepared if batch_size is None else prepared.batch(batch_size, drop_remainder=drop_last)

@@ -1,0 +1,50 @@
+"""Which of how many consumers of which job a rank is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from penstock import _identity
+from penstock.errors import Invalid
+
+_DATA_DIMENSIONS = ("dp", "data", "dp_replicate")
+
+
+@dataclass(frozen=True)
+class Place:
+    job_name: str | None
+    index: int | None
+    consumers: int | None
+
+    def declared(self) -> Place:
+        """As the only one, where nothing says that there are others."""
+        return self if self.consumers is not None else Place(self.job_name, 0, 1)
+
+
+def find(mesh: Any, group: Any, job_name: str | None) -> Place:
+    if mesh is not None:
+        return _in_mesh(mesh, job_name)
+    index, consumers = None, None
+    if group is not None:
+        index, consumers = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
+        if index < 0:
+            raise Invalid("group=: this rank is not in the process group; make a loader only on ranks that are")
+    return Place(*_identity.current().place(job_name, index, consumers))
+
+
+def _in_mesh(mesh: Any, job_name: str | None) -> Place:
+    """`strict` has one order, a function of dataset, seed and number of consumers: so mirrors read jobs of their own, and see the same."""
+    names = list(mesh.mesh_dim_names or ())
+    data = next((names.index(name) for name in _DATA_DIMENSIONS if name in names), 0)
+    coordinate, sizes = list(mesh.get_coordinate()), list(mesh.mesh.shape)
+    index, consumers = coordinate.pop(data), sizes.pop(data)
+    mirror = 0
+    for at, size in zip(coordinate, sizes):
+        mirror = mirror * size + at
+    name = _identity.current().place(job_name, index, consumers)[0]
+    if name is None:  # one consumer alone: mirrors' jobs may be anonymous
+        return Place(None, index, consumers)
+    return Place(f"{name}-mirror-{mirror}" if mirror else name, index, consumers)
