@@ -6,6 +6,7 @@ and copies them once where not; ragged and sparse ones are put together again fr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,16 +37,26 @@ def make(reader: Reader, encoded_spec: bytes) -> Any:
 
 
 class _Epochs:
-    """One iteration at a time: an older one would take elements of the newer one's epoch."""
+    """One iteration at a time: an older one would take elements of the newer one's epoch.
+
+    TensorFlow takes elements ahead on threads of its own, so an older iteration may be waiting for one when the next begins; that waits for it.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._lock = threading.Lock()
         self._current = 0
 
     def start(self) -> Iterator[Any]:
-        self._current += 1
-        mine = self._current
-        for row in self._reader:
+        with self._lock:
+            rows = iter(self._reader)
+            self._current += 1
+            mine = self._current
+        while True:
+            with self._lock:
+                if mine != self._current:
+                    raise Invalid("another iteration of this dataset was begun, and one job is read once at a time; end one before the next")
+                row = next(rows, None)
+            if row is None:
+                return
             yield row
-            if mine != self._current:
-                raise Invalid("another iteration of this dataset was begun, and one job is read once at a time; end one before the next")
