@@ -32,7 +32,8 @@ class Dispatcher final : public Command {
     flags.Text("--state-dir", &options_.state_dir,
                "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR or DATASET_JOURNALING_DIR, else they go with the process");
     flags.Text("--token-file", &token_file_, "File with the token that everybody must show; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
-    flags.Switch("--without-token", &open_to_all_, "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
+    flags.Switch("--without-token", &open_to_all_,
+                 "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
     flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
     flags.Time("--exit-when-done", &options_.exit_when_done, "Exit with 0 when jobs were read and none was for so long, like 60s; default never");
     flags.Hidden("--ready-fd", &ready_fd_);

@@ -42,7 +42,8 @@ class Worker final : public Command {
                 "Budget for blocks and operators' state, like 4GiB; default PENSTOCK_MEMORY, else 0.6 of what there is");
     flags.Number("--cpus", &options_.cpus, "Threads that read; default one a core");
     flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
-    flags.Switch("--without-token", &open_to_all_, "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
+    flags.Switch("--without-token", &open_to_all_,
+                 "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over the socket even to consumers on this host");
     flags.Switch("--allow-code", &options_.allow_code,
                  "Run code that datasets carry (Python functions, torch datasets, tf.data graphs), in executors");
