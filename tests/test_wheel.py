@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# The flags and the name of the compiler as in the release preset, so that ccache answers.
-LIKE_RELEASE = ["--config-settings", "cmake.define.PENSTOCK_WERROR=ON"]
+# In the release preset's tree, with its flags and the name of its compiler: what it has compiled is packed.
+SETTINGS = ["build-dir=build/release", "cmake.define.PENSTOCK_WERROR=ON"]
+LIKE_RELEASE = [word for setting in SETTINGS for word in ("--config-settings", setting)]
 COMPILER = {"CXX": "c++"}
 
 
