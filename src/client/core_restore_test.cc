@@ -209,7 +209,7 @@ TEST(PartAsks, OfAStepBeforeTellWhatWasThenAndWhatIsNow) {
   EXPECT_EQ(ParsePosition(replies[0].at_tag)->delivered.epochs.at(Epoch{0}).ToString(), "0:0-4");
 }
 
-TEST(PartAsks, OfAStepThatIsNotKeptAnyMoreAreRefusedButAtTheEpochsEnd) {
+TEST(PartAsks, OfAStepThatIsNotKeptAnyMoreAreRefusedAtTheEpochsEndToo) {
   CoreShell shell(BatchOf(1), Options());
   shell.Join({WorkerAt(1)});
   shell.Grant({GrantOf(0)});
@@ -223,8 +223,7 @@ TEST(PartAsks, OfAStepThatIsNotKeptAnyMoreAreRefusedButAtTheEpochsEnd) {
   shell.End(shell.OpenOf(0).stream, 80);
   shell.shelf().EndEpoch(Epoch{0});
   asks.Add({JobId{7}, 2, 3});
-  const auto replies = asks.Answer({}, joined, shell.shelf());
-  EXPECT_EQ(ParsePosition(replies[0].at_tag)->delivered.epochs.at(Epoch{0}).ToString(), "0");
+  EXPECT_EQ(asks.Answer({}, joined, shell.shelf())[0].error.code(), Code::kNotFound) << "the rows after that step are none of its state";
 }
 
 TEST(PartAsks, AreAnsweredAtOnceWhereConsumersShareNoSteps) {

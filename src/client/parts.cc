@@ -70,9 +70,7 @@ std::vector<msg::PartReply> PartAsks::Answer(const PartFacts& facts, const msg::
     reply.generation = current->generation;
     reply.gather = ask.gather;
     reply.current = ToJson(MakePart(facts, joined, *current));
-    auto at_tag = joined.consumers == 0 ? current : shelf.Delivered(std::min(ask.tag, current->tag));
-    // At the epoch's end of ranks that end at different steps, the end is what is meant.
-    if (!at_tag.ok() && shelf.Ended()) at_tag = current;
+    const auto at_tag = joined.consumers == 0 ? current : shelf.Delivered(std::min(ask.tag, current->tag));
     if (at_tag.ok()) {
       reply.at_tag = ToJson(MakePart(facts, joined, *at_tag));
     } else {

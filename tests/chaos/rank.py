@@ -40,6 +40,7 @@ def main(options: dict[str, Any]) -> None:
             print("restore", time.monotonic(), file=log)
             reader.load_state_dict(json.loads(Path(options["state"]).read_text()))
         read(reader, options, log)
+        wait_for_others(options)
 
 
 def read(reader: Reader, options: dict[str, Any], log: Any) -> None:
@@ -53,6 +54,14 @@ def read(reader: Reader, options: dict[str, Any], log: Any) -> None:
         time.sleep(options["pace"])
         asked = time.monotonic()
     print("end", time.monotonic(), file=log)
+
+
+def wait_for_others(options: dict[str, Any]) -> None:
+    """A rank that has left counts with all that it had, in checkpoints of earlier steps too: so that a step is one cut, all leave together."""
+    place = Path(options["checkpoints"])
+    (place / f"ended-{options['index']}").touch()
+    while len(list(place.glob("ended-*"))) < options["ranks"]:
+        time.sleep(0.05)
 
 
 def save(reader: Reader, step: int, directory: Path) -> None:
