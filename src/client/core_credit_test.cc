@@ -144,6 +144,20 @@ TEST(ClientMemory, ABatchThatDoesNotFitTheWholeBudgetIsAnErrorOnceAllOthersGaveW
   EXPECT_NE(reader.shell.failures[0].message().find("8000 are held, 1000 more"), std::string::npos) << reader.shell.failures[0];
 }
 
+TEST(ClientMemory, RowsThatWaitForALeaseAreNoBatchThatDoesNotFit) {
+  TightReader reader(0, 100, 1000);
+  reader.shell.Grant({GrantOf(0), GrantOf(1)});
+  reader.Work();
+  reader.shell.Pass(std::chrono::seconds(13));
+  for (int turn = 0; turn < 20; ++turn) {
+    EXPECT_EQ(reader.shell.NextRows(), 0u);
+    reader.Work();
+  }
+  EXPECT_TRUE(reader.shell.failures.empty()) << reader.shell.failures[0];
+  reader.shell.Grant({GrantOf(0), GrantOf(1)});
+  EXPECT_EQ(reader.shell.NextRows(), 1u);
+}
+
 TEST(ClientMemory, ABlockThatItsCreditDoesNotCoverIsTheWorkersFault) {
   CoreShell shell(BatchOf(1), kMemory);
   shell.Join({WorkerAt(1), WorkerAt(2)});

@@ -23,6 +23,8 @@ uint64_t RowAt(const ShelfBlock& block, Cursor from) {
 
 }  // namespace
 
+Status ReaderClosed() { return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading"); }
+
 Cursor ShelfBlock::cursor(uint64_t row) const {
   if (row == info.rows) return info.end;
   if (!cursors.empty()) return cursors[row];

@@ -100,6 +100,9 @@ struct Progress {
   ShelfTotals totals;
 };
 
+// What becomes of a closed reader's calls.
+Status ReaderClosed();
+
 class Shelf {
  public:
   struct Wait {
@@ -150,7 +153,7 @@ class Shelf {
   // Never waits. Blocks of the batch are not passed before Claimed() (or the next Next) says that the loop holds their bytes.
   Taken Next();
   void Claimed();
-  // The last batch did not reach the loop whole: its last `rows` rows count as not received. Only BeginEpoch or Close may follow.
+  // The last batch did not reach the loop whole: its last `rows` rows count as not received (strict: all of it). Only BeginEpoch or Close may follow.
   void Unreceive(uint64_t rows);
   // False: `until` passed without news since `seen`.
   bool WaitForNews(uint64_t seen, TimePoint until);
@@ -192,6 +195,7 @@ class Shelf {
   Taken NextLocked();
   std::vector<Slice> TakeWhole();
   void EndRing();
+  void UnreceiveWhole();
   void AskLocked();
   std::vector<Slice> TryBatch();
   std::vector<Slice> TryRun();
@@ -200,6 +204,7 @@ class Shelf {
   std::vector<Slice> TakeLoose(uint64_t rows);
   bool AllEnded() const;
   uint64_t ReadyBatches() const;
+  bool AnyReady() const;
   bool StepsDone() const;
   bool Short() const;
   bool AtEnd() const;
@@ -241,6 +246,7 @@ class Shelf {
   std::deque<ShelfBatch> whole_;  // strict: batches to hand out
   RingMark ring_;
   bool ring_moved_ = false;
+  std::optional<std::shared_ptr<const RingPosition>> ring_before_;  // the last batch
 
   Lanes lanes_;
   std::deque<GrantName> rotation_;  // lanes that have or may get full groups, the next to take from first

@@ -14,7 +14,7 @@ Shelf::Taken Shelf::Next() {
     const bool told = HasProgress();
     taken = NextLocked();
     CountWait(std::holds_alternative<Wait>(taken));
-    waiting_ = std::holds_alternative<Wait>(taken) && (MayDeliver() || ReadyBatches() == 0);
+    waiting_ = std::holds_alternative<Wait>(taken) && (MayDeliver() || !AnyReady());
     tell = !told && HasProgress();
   }
   if (tell && on_progress_) on_progress_();
@@ -62,6 +62,7 @@ void Shelf::AskLocked() {
 
 void Shelf::Unreceive(uint64_t rows) {
   std::lock_guard lock(mutex_);
+  if (ring_before_ && rows > 0) return UnreceiveWhole();
   bool held = true;
   for (const LastTaken& taken : last_) held = held && lanes_.contains(taken.grant);
   if (held && !last_.empty()) log_.TakeBack(batch_ == 0 ? rows : 1);
@@ -82,7 +83,8 @@ Shelf::Taken Shelf::NextLocked() {
   ClaimLocked();
   AskLocked();
   last_.clear();
-  if (closed_) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
+  ring_before_.reset();
+  if (closed_) return ReaderClosed();
   const bool may = MayDeliver();
   std::vector<Slice> batch = may ? TryBatch() : std::vector<Slice>();
   if (batch.empty() && may && Short() && !drop_remainder_) batch = TakeLoose(batch_);

@@ -1,4 +1,6 @@
 // The shelf of a loop that ends its epoch at the same step as the others (docs/design/shared.md, "Even").
+#include <algorithm>
+
 #include "client/shelf.h"
 
 namespace penstock {
@@ -15,6 +17,12 @@ bool Shelf::StepsDone() const { return steps_ != kNoLimit && totals_.epoch_batch
 
 // The others have batches that this loop does not get.
 bool Shelf::Short() const { return steps_ != kNoLimit && totals_.epoch_batches < steps_ && AllEnded(); }
+
+bool Shelf::AnyReady() const {
+  if (!whole_.empty()) return true;
+  if (batch_ > 0) return ReadyBatches() > 0;
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.left > 0; });
+}
 
 // As TryBatch would take them, when lanes that are still open have given their share.
 uint64_t Shelf::ReadyBatches() const {

@@ -22,11 +22,19 @@ std::vector<Slice> Shelf::TakeWhole() {
   whole_.pop_front();
   for (const Slice& slice : batch.slices) in_hand_.insert(slice.handle);
   for (const Handle handle : batch.passed) Pass(handle);
-  ring_.received = std::move(batch.after);
+  ring_before_ = std::exchange(ring_.received, std::move(batch.after));
   ++ring_.batches;
   ring_.ready = whole_.size();
   ring_moved_ = true;
   return std::move(batch.slices);
+}
+
+// The epoch's last batch goes back: the loop stands before it.
+void Shelf::UnreceiveWhole() {
+  log_.TakeBack(1);
+  ring_.received = *std::exchange(ring_before_, std::nullopt);
+  --ring_.batches;
+  ring_moved_ = true;
 }
 
 // Leaves the epoch: what was not handed out is passed.
@@ -37,6 +45,7 @@ void Shelf::EndRing() {
   whole_.clear();
   ring_.batches = ring_.ready = 0;
   ring_.ended = false;
+  ring_before_.reset();
 }
 
 }  // namespace penstock

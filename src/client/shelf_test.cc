@@ -459,5 +459,36 @@ TEST_F(ShelfTest, RestartedItHasNoGrantsAndNothingDelivered) {
   EXPECT_THAT(shelf_.TakeProgress().passed, ::testing::ElementsAre(Handle{1}));
 }
 
+TEST_F(ShelfTest, ALoopThatWaitsForItsLeaseDoesNotWaitForRows) {
+  for (const uint64_t batch : {0u, 4u}) {
+    Shelf shelf(clock_);
+    shelf.Configure(Cut(batch), Epoch{0});
+    shelf.Add(Grant(0), {}, Epoch{0});
+    shelf.SetLease(clock_.Now() - seconds(1));
+    EXPECT_TRUE(std::holds_alternative<Shelf::Wait>(shelf.Next()));
+    EXPECT_TRUE(shelf.TakeProgress().waiting) << "there are none, batch of " << batch;
+    shelf.Put(Grant(0), Rows(1, 0, 4));
+    EXPECT_TRUE(std::holds_alternative<Shelf::Wait>(shelf.Next()));
+    EXPECT_FALSE(shelf.TakeProgress().waiting) << "there are some, batch of " << batch;
+  }
+}
+
+TEST_F(ShelfTest, AWholeBatchThatDidNotReachTheLoopIsNotDelivered) {
+  Start(Cut(2));
+  const auto first = std::make_shared<const RingPosition>(RingPosition{.turn = 1});
+  const auto second = std::make_shared<const RingPosition>(RingPosition{.turn = 2});
+  shelf_.PutBatch({0, {{Grant(0), Handle{1}, 0, 2, {0, 0}, {2, 0}}}, {Handle{1}}, first});
+  shelf_.PutBatch({1, {{Grant(0), Handle{2}, 0, 2, {2, 0}, {4, 0}}}, {Handle{2}}, second});
+  EXPECT_EQ(Count(Batch()), 2u);
+  EXPECT_EQ(Count(Batch()), 2u);
+  shelf_.Unreceive(2);
+  EXPECT_EQ(shelf_.Delivered()->tag, 1u);
+  EXPECT_EQ(shelf_.Delivered()->ring, first);
+  const Progress progress = shelf_.TakeProgress();
+  ASSERT_TRUE(progress.ring.has_value());
+  EXPECT_EQ(progress.ring->received, first);
+  EXPECT_EQ(progress.ring->batches, 1u);
+}
+
 }  // namespace
 }  // namespace penstock
