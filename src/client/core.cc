@@ -31,6 +31,7 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
     if (const auto* arrived = std::get_if<event::BlockArrived>(&event)) Do(action::Release{arrived->block.handle});
     if (phase_ == Phase::kFailed && std::holds_alternative<event::Close>(event)) Apply(event::Close{});
     if (const auto* progress = std::get_if<Progress>(&event)) Apply(*progress);
+    if (std::holds_alternative<event::Restore>(event)) Do(action::RestoreFailed{over_});
     return;
   }
   std::visit([this](const auto& what) { Apply(what); }, event);
@@ -99,6 +100,7 @@ void ClientCore::Apply(const msg::Failed& failed) {
 
 void ClientCore::FailReader(Status status) {
   phase_ = Phase::kFailed;
+  over_ = status;
   CloseStreams();
   Do(action::Fail{std::move(status)});
 }
@@ -290,6 +292,8 @@ void ClientCore::Apply(const event::Close&) {
   }
   lanes_.clear();
   phase_ = Phase::kClosed;
+  over_ = ReaderClosed();
+  if (std::exchange(restore_, std::nullopt)) Do(action::RestoreFailed{over_});
 }
 
 // ---- beats
@@ -360,7 +364,6 @@ msg::Beat ClientCore::MakeBeat(const News& news) {
   beat.rows = totals_.rows;
   beat.bytes = arrived_bytes_;
   beat.wait_ns = static_cast<uint64_t>(totals_.waited.count());
-  beat.batches = totals_.epoch_batches;
   beat.ready_batches = ready_batches_;
   if (strict()) {
     beat.batches = ring_mark_.batches;

@@ -103,13 +103,14 @@ class ClientCore {
     bool lane_ended = false;
     bool opened_before = false;
     Turn turn = Turn::kReads;
-    uint64_t waits_since = 0;  // batches that the loop had had: kWaits
-    bool shrunk = false;       // its tail was, or is to be, copied out of its block
-    uint64_t copy_bytes = 0;   // that the copy takes, where it did not fit
-    bool told_waits = false;   // that its loop waits, since its last block
-    bool leaving = false;      // off the shelf; its last mark is to come
-    bool dropped = false;      // the dispatcher does not list it any more: no Finish
-    std::set<WorkerId> tried;  // refused or failed, until the backoff clears them
+    uint64_t waits_since = 0;     // batches that the loop had had: kWaits
+    bool shrunk = false;          // its tail was, or is to be, copied out of its block
+    uint64_t copy_bytes = 0;      // that the copy takes, where it did not fit
+    bool told_waits = false;      // that its loop waits, since its last block
+    bool leaving = false;         // off the shelf; its last mark is to come
+    bool dropped = false;         // the dispatcher does not list it any more: no Finish
+    std::set<WorkerId> tried;     // refused or failed, until the backoff clears them
+    std::set<WorkerId> no_hedge;  // refused to be its second, since its worker's last word
     TimePoint retry_at{};
     TimePoint quiet_since{};  // its worker owes a word since
     bool begun = false;       // the open stream has said something
@@ -164,6 +165,7 @@ class ClientCore {
   void Apply(const event::StartEpoch& start);
   void Apply(const event::Begin&);
   void Apply(const event::Restore& restore);
+  void Apply(const event::GiveUpRestore& given_up);
   void Apply(const event::RestoreRefused& refused);
   void Apply(const msg::Registered&);
   void Apply(const event::Close&);
@@ -265,6 +267,7 @@ class ClientCore {
   ClientActions* out_ = nullptr;  // during On
 
   enum class Phase : uint8_t { kJoining, kReading, kFailed, kClosed } phase_ = Phase::kJoining;
+  Status over_;  // why: kFailed, kClosed
   bool dispatcher_up_ = false;
   std::optional<TimePoint> join_sent_;
   TimePoint join_at_{};

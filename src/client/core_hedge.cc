@@ -35,7 +35,7 @@ std::optional<TimePoint> ClientCore::HedgeDue(const Lane& lane) const {
 void ClientCore::Hedge(Lanes::iterator at) {
   const Lane& lane = at->second;
   for (const WorkerId worker : workers_.Order(job_.job, at->first.lane, lane.pinned, now_)) {
-    if (worker == lane.worker || lane.tried.contains(worker)) continue;
+    if (worker == lane.worker || lane.tried.contains(worker) || lane.no_hedge.contains(worker)) continue;
     const WorkerBook::Link link = workers_.Find(worker)->link;
     if (link == WorkerBook::Link::kConnecting) continue;
     if (link == WorkerBook::Link::kNone) {
@@ -70,6 +70,7 @@ void ClientCore::TakeHedge() {
 void ClientCore::Moved(Lane& lane, bool announced) {
   if (!std::exchange(lane.announced, announced)) (lane.begun ? next_words_ : first_words_).Took(now_ - lane.quiet_since);
   lane.quiet_since = now_;
+  lane.no_hedge.clear();
   lane.begun = true;
 }
 

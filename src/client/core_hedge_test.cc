@@ -94,6 +94,19 @@ TEST_F(HedgeTest, ALostOrRefusedHedgeChangesNothing) {
   EXPECT_EQ(shell.NextRows(), 10u);
 }
 
+TEST_F(HedgeTest, AWorkerThatRefusesAHedgeIsAskedAgainOnlyWhenTheLaneHasMovedSince) {
+  shell.Pass(1s);
+  const size_t opens = shell.opens.size();
+  shell.Refuse(shell.OpenOf(1).stream, Code::kPermission);
+  shell.Pass(1s);
+  EXPECT_EQ(shell.opens.size(), opens);
+  shell.Block(slow.stream, 0, 10);
+  EXPECT_EQ(shell.NextRows(), 10u);
+  shell.Next();
+  shell.Pass(2s);
+  EXPECT_EQ(shell.opens.size(), opens + 1);
+}
+
 TEST_F(HedgeTest, ALoopThatDoesNotWaitHedgesNothing) {
   CoreShell calm(BatchOf(10));
   calm.Join({WorkerAt(1), WorkerAt(2)});

@@ -151,6 +151,7 @@ void ClientCore::SetStream(Lanes::iterator at, WorkerId worker, LaneStream strea
   lane.turn = Turn::kReads;
   lane.credit.outstanding = lane.credit.needs = 0;
   lane.told_waits = lane.begun = lane.announced = false;
+  lane.no_hedge.clear();
   lane.quiet_since = now_;
   lane.passed = {};
   lane.wanted.clear();
@@ -182,7 +183,9 @@ ClientCore::Lanes::iterator ClientCore::ByStream(LaneStream stream) {
 void ClientCore::Apply(const event::LaneSays& says) {
   if (hedge_ && hedge_->stream == says.stream) {
     const bool serves = std::holds_alternative<msg::Groups>(says.what) || std::holds_alternative<msg::LaneEnded>(says.what);
-    if (!serves || !lanes_.contains(hedge_->lane)) return DropHedge(serves);
+    const auto hedged = lanes_.find(hedge_->lane);
+    if (!serves && hedged != lanes_.end()) hedged->second.no_hedge.insert(hedge_->worker);
+    if (!serves || hedged == lanes_.end()) return DropHedge(serves);
     TakeHedge();
   }
   const auto lane = ByStream(says.stream);

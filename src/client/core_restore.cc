@@ -23,10 +23,14 @@ void ClientCore::Apply(const event::Begin&) {
   beat_now_ = true;
 }
 
-void ClientCore::Apply(const event::Restore& restore) {
-  if (phase_ != Phase::kReading) return;
-  begun_ = true;
-  restore_ = PendingRestore{restore.state, false, now_, false};
+void ClientCore::Apply(const event::Restore& restore) { restore_ = PendingRestore{restore.state, false, now_, false}; }
+
+// It may have been sent, and be granted later: then another generation has begun without this reader, as if somebody else had restored the job.
+void ClientCore::Apply(const event::GiveUpRestore& given_up) {
+  if (!restore_ || restore_->state.empty()) return;
+  if (rebuild_ != RebuildStep::kNone) return FailReader(given_up.why);  // the job that it was in is lost
+  restore_.reset();
+  Do(action::RestoreFailed{given_up.why});
 }
 
 // Another dispatcher answers at the address, or the same without its state: what this loop has is all that is known of it. The shelf stands still
@@ -92,6 +96,7 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   }
   if (!restore_->sent || joined.generation == job_.generation) return false;
   const bool rebuilt = restore_->rebuild;
+  begun_ = begun_ || !rebuilt;
   restore_.reset();
   rebuild_ = RebuildStep::kNone;
   CloseStreams();

@@ -209,6 +209,59 @@ TEST(PartAsks, OfAStepBeforeTellWhatWasThenAndWhatIsNow) {
   EXPECT_EQ(ParsePosition(replies[0].at_tag)->delivered.epochs.at(Epoch{0}).ToString(), "0:0-4");
 }
 
+TEST(ClientCoreRestore, OfAReaderThatIsOverIsRefusedAtOnceWithTheReason) {
+  CoreShell failed(BatchOf(4), Options());
+  ReadSome(failed);
+  failed.Do(msg::Failed{Status(Code::kPermission, "no")});
+  failed.Do(event::Restore{"state"});
+  ASSERT_EQ(failed.restore_failures.size(), 1u);
+  EXPECT_EQ(failed.restore_failures[0].code(), Code::kPermission);
+  CoreShell closed(BatchOf(4), Options());
+  ReadSome(closed);
+  closed.Do(event::Close{});
+  closed.Do(event::Restore{"state"});
+  ASSERT_EQ(closed.restore_failures.size(), 1u);
+  EXPECT_EQ(closed.restore_failures[0].code(), Code::kCancelled);
+  EXPECT_TRUE(closed.restores.empty());
+}
+
+TEST(ClientCoreRestore, IsAnsweredWhenTheReaderIsClosedMeanwhile) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  shell.Do(event::Restore{"state"});
+  shell.Do(event::Close{});
+  ASSERT_EQ(shell.restore_failures.size(), 1u);
+  EXPECT_EQ(shell.restore_failures[0].code(), Code::kCancelled);
+}
+
+TEST(ClientCoreRestore, ThatWasGivenUpDoesNotMoveTheReaderWhenItIsGrantedLater) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  shell.Do(event::Restore{"state"});
+  shell.Do(event::GiveUpRestore{Status(Code::kStalled, "late")});
+  ASSERT_EQ(shell.restore_failures.size(), 1u);
+  EXPECT_EQ(shell.restore_failures[0].code(), Code::kStalled);
+  shell.Do(shell.Welcome(1));
+  EXPECT_EQ(shell.NextRows(), 4u) << "the reader is where it was";
+  EXPECT_EQ(DeliveredOf(shell.shelf()), "0:0-8");
+  EXPECT_TRUE(shell.failures.empty());
+  shell.Pass(kHeartbeatEvery);
+  msg::BeatReply reply = shell.Reply({});
+  reply.generation = Generation{1};
+  shell.Do(reply);
+  ASSERT_EQ(shell.failures.size(), 1u);
+  EXPECT_EQ(shell.failures[0].code(), Code::kStale);
+}
+
+TEST(ClientCoreRestore, ThatWasAnsweredIsNotGivenUpAnyMore) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  shell.Do(event::Restore{"state"});
+  shell.Do(shell.Welcome(1));
+  shell.Do(event::GiveUpRestore{Status(Code::kStalled, "late")});
+  EXPECT_TRUE(shell.restore_failures.empty());
+}
+
 TEST(PartAsks, OfAStepThatIsNotKeptAnyMoreAreRefusedAtTheEpochsEndToo) {
   CoreShell shell(BatchOf(1), Options());
   shell.Join({WorkerAt(1)});

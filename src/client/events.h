@@ -63,6 +63,9 @@ struct Begin {};  // the loop asks for its first batch
 struct Restore {  // the user's: everything begins again at this state, for all consumers of the job
   std::string state;
 };
+struct GiveUpRestore {  // the user does not wait for it any longer: RestoreFailed says `why`, unless it was answered before
+  Status why;
+};
 struct RestoreRefused {  // the answer to a SendRestore
   Status why;
 };
@@ -73,7 +76,7 @@ struct Timer {};
 using ClientEvent =
     std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp, event::WorkerDown,
                  event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, event::TailCopied, Progress, event::StartEpoch,
-                 event::Begin, event::Restore, event::RestoreRefused, msg::Registered, event::Close, event::Timer>;
+                 event::Begin, event::Restore, event::GiveUpRestore, event::RestoreRefused, msg::Registered, event::Close, event::Timer>;
 
 // ---- what to do, in this order
 namespace action {

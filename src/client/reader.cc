@@ -51,7 +51,7 @@ class RemoteReader final : public Reader {
 
   Result<bool> StartEpoch() override {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
-    if (closed_) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
+    if (closed_) return ReaderClosed();
     const Epoch next{Raw(epoch_) + 1};
     if (joined_.epochs != 0 && Raw(next) >= joined_.epochs) return false;
     epoch_ = next;
@@ -84,7 +84,7 @@ class RemoteReader final : public Reader {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
     PENSTOCK_TRY(ParsePosition(state));
     std::future<Status> restored = io_->Restore(state);
-    if (restored.wait_for(io_->params().read.stall_timeout) != std::future_status::ready) return Stalled();
+    if (restored.wait_for(io_->params().read.stall_timeout) != std::future_status::ready) io_->GiveUpRestore(NotRestored());
     PENSTOCK_TRY(restored.get());
     joined_ = io_->Current();
     epoch_ = joined_.epoch;
@@ -122,7 +122,7 @@ class RemoteReader final : public Reader {
     io_->shelf().Claimed();
     // Closing lets go of all blocks, also while another thread takes them.
     const bool gone = std::any_of(sliced.begin(), sliced.end(), [](const SlicedBlock& slice) { return slice.block == nullptr; });
-    if (gone) return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading");
+    if (gone) return ReaderClosed();
     // A loop that keeps its batches, or one where memory is short, would use up the credit of lanes that have to go on: it gets copies of its own.
     // So does one that was not seen to let go of any yet.
     const bool own = io_->loop_gets_copies() || batcher_.dropped() == 0;
@@ -133,7 +133,7 @@ class RemoteReader final : public Reader {
       return broken_;
     }
     batch->Stamp(tag);
-    if (joined_.even != Even::kUneven) last_ = *batch;
+    if (joined_.even != Even::kUneven && joined_.mode != Mode::kStrict) last_ = *batch;
     return std::optional<Batch>(std::move(*batch));
   }
 
@@ -151,12 +151,19 @@ class RemoteReader final : public Reader {
         .With("where", what);
   }
 
+  Status NotRestored() const {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(io_->params().read.stall_timeout).count();
+    return Status(Code::kStalled,
+                  "job '" + joined_.job_name + "' was not restored within " + std::to_string(seconds) +
+                      " s, and this reader is where it was; do all consumers of the job restore? `penstock status` shows who is there");
+  }
+
   const ForkStamp stamp_;
   std::shared_ptr<ReaderIo> io_;
   msg::Joined joined_;
   Epoch epoch_;
   const Batcher batcher_;
-  std::optional<Batch> last_;             // where the loop may get it again (even)
+  std::optional<Batch> last_;             // where the loop may get it again (even; strict pads by itself)
   std::optional<TimePoint> waits_since_;  // since the last batch
   Status broken_;                         // a batch was taken and could not be made: going on would skip it
   bool closed_ = false;

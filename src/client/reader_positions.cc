@@ -60,6 +60,10 @@ std::future<Status> ReaderIo::Restore(std::string state) {
   return done;
 }
 
+void ReaderIo::GiveUpRestore(Status why) {
+  hub_.io().Post([self = shared_from_this(), why = std::move(why)] { self->On(event::GiveUpRestore{why}); });
+}
+
 void ReaderIo::SendRestore(msg::Restore restore) {
   // The shelf stands still: nothing is delivered between this and the answer.
   if (restore.rebuild) restore.state = PartJson(*shelf_.Delivered());

@@ -64,8 +64,6 @@ class RingReader {
   std::vector<Handle> TakeDiscarded() { return std::exchange(discarded_, {}); }
   // Leaves the epoch: all blocks that were kept and not popped.
   std::vector<Handle> LetGo();
-  // Bytes that were asked for and have not come.
-  uint64_t outstanding() const { return outstanding_; }
   // The lane whose word or group is waited for.
   std::optional<LaneId> WaitsFor() const;
 
@@ -104,7 +102,7 @@ class RingReader {
   uint32_t in_step_ = 0;         // …and so many batches of it were
   bool settled_ = false;
   std::vector<Handle> discarded_;
-  uint64_t outstanding_ = 0;
+  uint64_t outstanding_ = 0;  // bytes that were asked for and have not come
   uint64_t popped_ = 0;
   uint64_t dropped_rows_ = 0;
 };
