@@ -398,6 +398,7 @@ TimePoint ClientCore::NextWake() const {
     if (lane.state == LaneState::kBackoff) earlier(lane.retry_at);
     if (const auto due = HedgeDue(lane); due && !hedge_ && *due > now_) earlier(*due);
   }
+  if (const auto due = StarvesAt()) earlier(*due);
   // Unreachable workers matter only to lanes that have no place.
   const bool unplaced = std::any_of(lanes_.begin(), lanes_.end(), [](const auto& item) { return item.second.state == LaneState::kSpare; });
   if (const auto retry = workers_.NextRetry(now_); retry && unplaced) earlier(*retry);

@@ -8,7 +8,8 @@
 // Memory: blocks that are held, that credit lets come, or that are being copied never take more than the budget together; one block larger than
 // all of it may come when there is no other. A worker sends what its credit covers, and says how large the next block is where it does not; so
 // credit that covers nothing counts for nothing, and room goes to the lane that is nearest to a whole batch. Where all wait for room and none
-// comes back, other lanes give way: they let go of what the loop has not had, and begin again there when it has had its batch.
+// comes back, other lanes give way: they let go of what the loop has not had, and begin again there when it has had its batch. A loop that holds
+// so much itself that its next batch does not fit beside it is told so. Strict: a batch larger than all of it may come when there is no other.
 // Bytes of an ended lane are credited, too: the worker counts what its consumers keep.
 #pragma once
 
@@ -63,9 +64,9 @@ class ClientCore {
   // Of blocks that the shelf has passed and the loop still holds.
   uint64_t kept_bytes() const { return released_bytes_; }
   // Whether the loop is to get copies: it keeps so much that lanes have no credit to go on, or the blocks of one batch, which it holds while it
-  // waits for the next, leave no room for another.
+  // waits for the next, leave no room for another, or what it held has starved it before.
   bool LoopGetsCopies() const;
-  // Whether the open stream's worker has credit for a block of so many bytes.
+  // Whether the open stream's worker has credit for a block of so many bytes; strict: was asked for a group, and told of one so large.
   bool Expects(LaneStream stream, uint64_t bytes) const;
   Generation generation() const { return job_.generation; }
   // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.
@@ -122,6 +123,7 @@ class ClientCore {
     Cursor opened_at;         // strict: its stream tells of groups from here on
     Cursor passed;            // strict: as the stream was told…
     std::set<Cursor> wanted;  // …and what it was asked for
+    uint64_t told_bytes = 0;  // strict: of the largest group that the stream told of
     uint32_t attempts = 0;
     Status last_error;
     Status permanent;  // one worker's word; another's makes it true
@@ -230,6 +232,11 @@ class ClientCore {
   std::vector<Lanes::iterator> OpenByNeed();
   void FeedLanes();
   void FeedStarved(const std::vector<Lanes::iterator>& open);
+  bool LacksRoom(const std::vector<Lanes::iterator>& open) const;
+  std::set<GrantName> OnShelf() const;
+  bool StarvesByItself(bool starved);
+  std::optional<TimePoint> StarvesAt() const;
+  void FailForHeld();
   bool LetGiveWay(Lanes::const_iterator first);
   void BeginAgain(Lanes::iterator lane, const Mark& mark);
   void TellWaits();
@@ -316,7 +323,9 @@ class ClientCore {
   RingMark ring_mark_;
   uint64_t largest_block_ = 0;
   uint64_t arrived_bytes_ = 0;
-  uint64_t released_bytes_ = 0;  // let go of here and not freed yet: the loop holds them
+  uint64_t released_bytes_ = 0;             // let go of here and not freed yet: the loop holds them
+  std::optional<TimePoint> starved_since_;  // the loop waits for room, and nothing was freed
+  bool loop_starved_ = false;               // …once, by what it held itself
   ShelfTotals totals_;
   uint64_t ready_batches_ = 0;
   uint64_t limit_ = kNoLimit;  // of batches, as the last reply had it

@@ -1,10 +1,17 @@
 // The memory of ClientCore: blocks come, are let go of and freed, and credit says how many bytes more may come.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "client/core.h"
 
 namespace penstock {
+namespace {
+
+constexpr Duration kComesHome = std::chrono::milliseconds(100);  // what was let go of, and the loop does not hold
+constexpr Duration kLoopLetsGo = std::chrono::seconds(30);       // of batches that another thread of it holds, at the latest
+
+}  // namespace
 
 // ---- blocks
 
@@ -68,6 +75,7 @@ void ClientCore::Apply(const event::Freed& freed) {
   if (block == blocks_.end()) return;
   const BlockOut out = block->second;
   blocks_.erase(block);
+  starved_since_.reset();
   counts_.held_bytes -= out.bytes;
   if (out.released) released_bytes_ -= out.bytes;
   if (strict()) return;
@@ -86,7 +94,7 @@ bool ClientCore::Expects(LaneStream stream, uint64_t bytes) const {
   const auto name = streams_.find(stream);
   if (name == streams_.end()) return false;
   const Lane& lane = lanes_.at(name->second);
-  return strict() ? !lane.wanted.empty() : lane.credit.covers(bytes);
+  return strict() ? !lane.wanted.empty() && bytes <= lane.told_bytes : lane.credit.covers(bytes);
 }
 
 // ---- tails
@@ -129,7 +137,7 @@ void ClientCore::Apply(const event::TailCopied& copied) {
 bool ClientCore::LoopGetsCopies() const {
   const uint64_t in_flight = OpenTarget() * CreditWindow(options_.memory, OpenTarget(), largest_block_);
   const uint64_t in_hand = std::max(job_.layout.mix, 1u) * largest_block_;
-  return released_bytes_ * 2 > in_flight || in_hand + largest_block_ > options_.memory;
+  return loop_starved_ || released_bytes_ * 2 > in_flight || in_hand + largest_block_ > options_.memory;
 }
 
 uint64_t ClientCore::Committed() const {
@@ -181,27 +189,67 @@ void ClientCore::FeedLanes() {
   FeedStarved(open);
 }
 
-// The loop waits, each open lane has a block that there is no room for, and no room comes back by itself.
+// No room comes back by itself: lanes give way, or the batch does not fit.
 void ClientCore::FeedStarved(const std::vector<Lanes::iterator>& open) {
-  if (!loop_waits_ || open.empty() || released_bytes_ > 0 || !copying_.empty()) return;
+  if (!StarvesByItself(LacksRoom(open)) || LetGiveWay(open.front())) return;
+  if (released_bytes_ > 0) return FailForHeld();
+  const std::string what = job_.layout.batch == 0 ? "a row" : "a batch of " + std::to_string(job_.layout.batch) + " rows";
+  FailReader(Status(Code::kTooLarge, what + " does not fit this reader's memory of " + std::to_string(options_.memory) + " bytes (" +
+                                         std::to_string(counts_.held_bytes) + " are held, " + std::to_string(open.front()->second.credit.needs) +
+                                         " more are to come, and it is not whole); raise memory, or make the batch smaller"));
+}
+
+// The loop waits, and each open lane has a block that there is no room for.
+bool ClientCore::LacksRoom(const std::vector<Lanes::iterator>& open) const {
+  if (!loop_waits_ || open.empty() || !copying_.empty()) return false;
   const auto needs = [](const auto& at) { return at->second.credit.needs > 0; };
   const auto moves = [](const auto& item) {
     const Lane& lane = item.second;
     return lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff || lane.leaving || lane.turn == Turn::kGivesWay;
   };
-  if (!std::all_of(open.begin(), open.end(), needs) || std::any_of(lanes_.begin(), lanes_.end(), moves)) return;
-  if (LetGiveWay(open.front())) return;
-  FailReader(Status(Code::kTooLarge, "a batch of " + std::to_string(job_.layout.batch) + " rows does not fit this reader's memory of " +
-                                         std::to_string(options_.memory) + " bytes (" + std::to_string(counts_.held_bytes) + " are held, " +
-                                         std::to_string(open.front()->second.credit.needs) +
-                                         " more are to come, and it is not whole); raise memory, or make the batch smaller"));
+  return std::all_of(open.begin(), open.end(), needs) && std::none_of(lanes_.begin(), lanes_.end(), moves);
+}
+
+// Whether nothing that was let go of will end it: there is none, or it did not come home, since the loop holds it while it waits.
+bool ClientCore::StarvesByItself(bool starved) {
+  if (!starved) {
+    starved_since_.reset();
+    return false;
+  }
+  if (released_bytes_ == 0) return true;
+  if (!starved_since_) starved_since_ = now_;
+  if (now_ < *starved_since_ + kComesHome) return false;
+  loop_starved_ = true;
+  return true;
+}
+
+std::optional<TimePoint> ClientCore::StarvesAt() const {
+  if (!starved_since_ || now_ >= *starved_since_ + kComesHome) return std::nullopt;
+  return *starved_since_ + kComesHome;
+}
+
+void ClientCore::FailForHeld() {
+  if (!starved_since_ || now_ < *starved_since_ + kLoopLetsGo) return;
+  FailReader(Status(Code::kTooLarge, "your loop holds batches of " + std::to_string(released_bytes_) + " bytes while it waits for the next one, " +
+                                         "which does not fit beside them in this reader's memory of " + std::to_string(options_.memory) +
+                                         " bytes; let go of batches sooner, keep copies of them, or raise memory"));
+}
+
+// Grants with blocks that wait for the loop.
+std::set<GrantName> ClientCore::OnShelf() const {
+  std::set<GrantName> grants;
+  for (const auto& [handle, block] : blocks_) {
+    if (!block.released) grants.insert(block.grant);
+  }
+  return grants;
 }
 
 // The lane that is furthest from a whole batch lets go of what it has, if it is not `first`.
 bool ClientCore::LetGiveWay(Lanes::const_iterator first) {
   auto last = lanes_.end();
+  const std::set<GrantName> on_shelf = OnShelf();
   for (auto at = lanes_.begin(); at != lanes_.end(); ++at) {
-    if (at->first == first->first || at->second.credit.held == 0) continue;
+    if (at->first == first->first || !on_shelf.contains(at->first)) continue;
     if (last == lanes_.end() || at->second.mark.left_rows < last->second.mark.left_rows) last = at;
   }
   if (last == lanes_.end()) return false;

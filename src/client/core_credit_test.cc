@@ -105,6 +105,71 @@ TEST(ClientMemory, ALoopGetsCopiesWhereABatchInItsHandsLeavesNoRoomForTheNextBlo
   }
 }
 
+// The loop holds a batch of 6000 of the 8000 bytes, and waits for one of 3000.
+void WaitBesideABatch(CoreShell& shell) {
+  shell.KeepMemory();
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  const LaneStream stream = shell.OpenOf(0).stream;
+  shell.BlockWaits(stream, 0, 1, 6000);
+  shell.Block(stream, 0, 1, 6000);
+  EXPECT_EQ(shell.NextRows(), 1u);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  shell.BlockWaits(stream, 1, 2, 3000);
+}
+
+TEST(ClientMemory, ALoopThatHoldsWhatItsNextBatchNeedsIsToldSo) {
+  CoreShell shell(BatchOf(1), kMemory);
+  WaitBesideABatch(shell);
+  shell.Pass(std::chrono::seconds(20));
+  EXPECT_TRUE(shell.failures.empty()) << "another thread of it may let go";
+  EXPECT_NE(shell.core().WaitingFor().find("6000 bytes"), std::string::npos) << shell.core().WaitingFor();
+  shell.Pass(std::chrono::seconds(11));
+  ASSERT_EQ(shell.failures.size(), 1u);
+  EXPECT_EQ(shell.failures[0].code(), Code::kTooLarge);
+  EXPECT_NE(shell.failures[0].message().find("your loop holds batches of 6000 bytes"), std::string::npos) << shell.failures[0];
+}
+
+TEST(ClientMemory, ALoopThatLetsGoInTimeGoesOn) {
+  CoreShell shell(BatchOf(1), kMemory);
+  WaitBesideABatch(shell);
+  shell.Pass(std::chrono::seconds(20));
+  shell.Do(event::Freed{Handle{1}});
+  shell.Pass(std::chrono::seconds(20));
+  EXPECT_TRUE(shell.failures.empty());
+  shell.Block(shell.OpenOf(0).stream, 1, 2, 3000);
+  shell.Grant({GrantOf(0)});
+  EXPECT_EQ(shell.NextRows(), 1u);
+}
+
+TEST(ClientMemory, LanesGiveWayAlsoWhereTheLoopHoldsABatch) {
+  CoreShell shell(BatchOf(2), kMemory);
+  shell.KeepMemory();
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0), GrantOf(1)});
+  const LaneStream first = shell.OpenOf(0).stream;
+  const LaneStream second = shell.OpenOf(1).stream;
+  shell.BlockWaits(first, 0, 2, 3000);
+  shell.Block(first, 0, 2, 3000);
+  EXPECT_EQ(shell.NextRows(), 2u);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  shell.BlockWaits(first, 2, 3, 2000);
+  shell.Block(first, 2, 3, 2000);
+  const Handle other = shell.Block(second, 0, 1, 2000);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  shell.BlockWaits(second, 1, 2, 2000);
+  shell.BlockWaits(first, 3, 4, 2000);
+  EXPECT_FALSE(shell.Closed(second)) << "what was let go of may be on its way home";
+  shell.Pass(std::chrono::milliseconds(100));
+  EXPECT_TRUE(shell.Closed(second));
+  EXPECT_TRUE(shell.core().LoopGetsCopies());
+  ASSERT_TRUE(shell.released.contains(other));
+  shell.Do(event::Freed{other});
+  EXPECT_EQ(shell.NextRows(), 0u);  // the loop looks again, and still waits
+  shell.Block(first, 3, 4, 2000);
+  EXPECT_EQ(shell.NextRows(), 2u);
+}
+
 TEST(ClientMemory, ABlockLargerThanTheBudgetComesAlone) {
   TightReader reader(1, 3, 3 * kMemory);
   reader.shell.Grant({GrantOf(0), GrantOf(1)});

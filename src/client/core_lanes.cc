@@ -154,6 +154,7 @@ void ClientCore::SetStream(Lanes::iterator at, WorkerId worker, LaneStream strea
   lane.no_hedge.clear();
   lane.quiet_since = now_;
   lane.passed = {};
+  lane.told_bytes = 0;
   lane.wanted.clear();
   Do(action::ShelfOpen{at->first, true});
 }
@@ -239,6 +240,7 @@ std::string ClientCore::WaitingFor() const {
     return "the dispatcher's answer to the join, for which a worker has to list the inputs: `penstock status` shows who is there";
   }
   if (phase_ == Phase::kJoining) return waiting_for_;
+  if (starved_since_) return "room for the next batch: the loop holds " + std::to_string(released_bytes_) + " bytes of others";
   if (ring_) {
     const auto waits_for = ring_->WaitsFor();
     const auto lane = waits_for ? lanes_.find(RingLane(*waits_for)) : lanes_.end();

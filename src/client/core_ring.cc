@@ -100,7 +100,10 @@ void ClientCore::FollowRing() {
   if (!ring_) return;
   ring_->Walk();
   for (const Handle handle : ring_->TakeDiscarded()) LetGo(handle);
-  ring_->Want(counts_.held_bytes, options_.memory, ring_->popped() == ring_mark_.batches);
+  const bool has_all = ring_->popped() == ring_mark_.batches;
+  ring_->Want(counts_.held_bytes, options_.memory, has_all && released_bytes_ == 0);
+  if (StarvesByItself(loop_waits_ && has_all && ring_->LacksRoom())) FailForHeld();
+  if (!Reads()) return;
   DeliverWhole();
   const std::vector<RingReader::Need> needs = ring_->Needs();
   KeepRingLanes(needs);
@@ -176,6 +179,7 @@ void ClientCore::GroupsTold(Lanes::iterator at, const msg::Groups& groups) {
   Moved(lane, true);
   for (const msg::Group& group : groups.groups) {
     if (Status told = ring_->Tell(id, group); !told.ok()) return RingTrouble(at, std::move(told));
+    lane.told_bytes = std::max(lane.told_bytes, group.bytes);
     lane.arrived = group.end;
   }
   if (!groups.ended) return;

@@ -44,10 +44,10 @@ class CoreShell {
   CoreShell(Layout layout, ClientCoreOptions options) : core_(std::move(options)), shelf_(clock_), layout_(std::move(layout)) {}
 
   void Do(const ClientEvent& event) {
-    ClientActions actions;
-    core_.On(clock_.Now(), event, actions);
-    for (ClientAction& action : actions.list) Perform(action);
-    for (const action::ShrinkTail& shrink : std::exchange(shrinks_, {})) Do(Shrink(shrink));
+    Tell(event);
+    while (!shrinks_.empty()) {
+      for (const action::ShrinkTail& shrink : std::exchange(shrinks_, {})) Tell(Shrink(shrink));
+    }
     const Progress progress = shelf_.TakeProgress();
     const bool waited = std::exchange(waiting_, progress.waiting);
     if (!progress.marks.empty() || !progress.passed.empty() || progress.ring || (progress.waiting && !waited)) Do(progress);
@@ -168,6 +168,12 @@ class CoreShell {
   std::function<void(msg::Joined&)> adjust_join;
 
  private:
+  void Tell(const ClientEvent& event) {
+    ClientActions actions;
+    core_.On(clock_.Now(), event, actions);
+    for (ClientAction& action : actions.list) Perform(action);
+  }
+
   void Perform(ClientAction& action) {
     if (const auto* fail = std::get_if<action::Fail>(&action)) failures.push_back(fail->status);
     if (ApplyToShelf(action, shelf_)) return;

@@ -50,7 +50,7 @@ struct BlockArrived {  // checked against the spec
 struct Freed {
   Handle handle{};
 };
-struct TailCopied {  // the answer to a ShrinkTail
+struct TailCopied {  // the answer to a ShrinkTail, before any Progress
   GrantName grant;
   std::optional<Handle> copy;  // none: it was not worth it, or larger than the room…
   uint64_t bytes = 0;          // …that it takes; 0: not to be asked for again

@@ -126,7 +126,7 @@ class RemoteReader final : public Reader {
     // A loop that keeps its batches, or one where memory is short, would use up the credit of lanes that have to go on: it gets copies of its own.
     // So does one that was not seen to let go of any yet.
     const bool own = io_->loop_gets_copies() || batcher_.dropped() == 0;
-    Result<Batch> batch = batcher_.Make(sliced, own);
+    Result<Batch> batch = batcher_.Make(sliced, !Lend(sliced, own));
     if (!batch.ok()) {
       broken_ = batch.status();
       io_->shelf().Unreceive(std::numeric_limits<uint64_t>::max());
@@ -135,6 +135,14 @@ class RemoteReader final : public Reader {
     batch->Stamp(tag);
     if (joined_.even != Even::kUneven && joined_.mode != Mode::kStrict) last_ = *batch;
     return std::optional<Batch>(std::move(*batch));
+  }
+
+  // Whether the batch may point into its block; one of several blocks is a copy in any case.
+  bool Lend(const std::vector<SlicedBlock>& sliced, bool own) {
+    uint64_t bytes = 0;
+    for (const SlicedBlock& part : sliced) bytes += part.block->extent.size();
+    io_->lent().Took(bytes);
+    return !own && sliced.size() == 1 && io_->lent().Lend(sliced.front().slice.handle, bytes);
   }
 
   Status Deadline(milliseconds wait) const {

@@ -61,6 +61,7 @@ ReaderIo::ReaderIo(Hub& hub, ReaderParams params)
       params_(std::move(params)),
       facts_{params_.join.dataset, params_.rows, params_.join.seed},
       shelf_(Clock::System(), [this] { Post(&ReaderIo::TakeProgress); }),
+      lent_(std::make_shared<LentBlocks>(params_.read.memory)),
       core_({params_.join, params_.read.memory, hub.streams(), params_.plan}),
       join_promise_(std::in_place) {
   joined_ = join_promise_->get_future().share();
@@ -106,12 +107,19 @@ void ReaderIo::Connect() {
 // ---- events
 
 void ReaderIo::On(const ClientEvent& event) {
+  Tell(event);
+  // Before any progress: the loop may have had its batch of a copy already, and a copy that the core does not know of is not let go of.
+  while (!copied_.empty()) {
+    for (const event::TailCopied& copied : std::exchange(copied_, {})) Tell(copied);
+  }
+  loop_gets_copies_.store(core_.LoopGetsCopies(), std::memory_order_relaxed);
+  TakeProgress();
+}
+
+void ReaderIo::Tell(const ClientEvent& event) {
   ClientActions actions;
   core_.On(Clock::System().Now(), event, actions);
   for (ClientAction& action : actions.list) Perform(std::move(action));
-  for (const event::TailCopied& copied : std::exchange(copied_, {})) On(copied);
-  loop_gets_copies_.store(core_.LoopGetsCopies(), std::memory_order_relaxed);
-  TakeProgress();
 }
 
 void ReaderIo::TakeProgress() {
@@ -161,9 +169,10 @@ void ReaderIo::OnLaneBlock(WorkerId worker, StreamId stream, Extent extent) {
 // In a forked child nothing goes home: the memory is the parent's.
 BlockPtr ReaderIo::Hold(Handle handle, Extent extent, BlockView view) {
   auto* block = new HeldBlock{std::move(extent), view};
-  return BlockPtr(block, [freed = freed_, handle, stamp = hub_.stamp()](const HeldBlock* held) {
+  return BlockPtr(block, [freed = freed_, lent = lent_, handle, stamp = hub_.stamp()](const HeldBlock* held) {
     if (stamp != CurrentStamp()) return;
     delete held;
+    lent->Freed(handle);
     freed->Add(handle);
   });
 }

@@ -13,6 +13,7 @@
 #include "client/batcher.h"
 #include "client/core.h"
 #include "client/hub.h"
+#include "client/lent_blocks.h"
 #include "client/parts.h"
 #include "client/reader.h"
 #include "client/shelf.h"
@@ -55,8 +56,9 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   Shelf& shelf() { return shelf_; }
   const BlockTable& blocks() const { return blocks_; }
   const ReaderParams& params() const { return params_; }
-  // The loop holds blocks worth more than half its credit.
+  // As the core says (ClientCore::LoopGetsCopies), which hears of what the loop took a moment later; `lent` knows at once.
   bool loop_gets_copies() const { return loop_gets_copies_.load(std::memory_order_relaxed); }
+  LentBlocks& lent() { return *lent_; }
   std::shared_future<Result<msg::Joined>> joined() const { return joined_; }
   void StartEpoch(Epoch epoch);  // any thread, after Shelf::BeginEpoch
   void Begin();                  // any thread: the loop asks for the first time
@@ -84,6 +86,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   ReaderIo(Hub& hub, ReaderParams params);
   void Connect();
   void On(const ClientEvent& event);
+  void Tell(const ClientEvent& event);
   void TakeProgress();
   void TakeFreed();
   void Perform(ClientAction action);
@@ -105,6 +108,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   Shelf shelf_;
   BlockTable blocks_;
   std::shared_ptr<FreedBlocks> freed_;
+  const std::shared_ptr<LentBlocks> lent_;
   std::atomic<bool> loop_gets_copies_{false};
   std::shared_future<Result<msg::Joined>> joined_;
   mutable std::mutex current_mutex_;

@@ -84,7 +84,7 @@ void RingReader::Settle() {
 
 // ---- asking
 
-void RingReader::Want(uint64_t held, uint64_t memory, bool starved) {
+void RingReader::Want(uint64_t held, uint64_t memory, bool alone) {
   uint64_t taken = held + outstanding_;
   for (const OwnBatch& batch : own_) {
     uint64_t more = 0;
@@ -92,7 +92,7 @@ void RingReader::Want(uint64_t held, uint64_t memory, bool starved) {
       const OwnGroup& group = groups_.at({piece.lane, piece.group});
       if (!group.wanted) more += group.bytes;
     }
-    const bool must = starved && &batch == &own_.front();
+    const bool must = alone && &batch == &own_.front();
     if (!must && taken + more > memory) return;
     for (const RingPiece& piece : batch.pieces) {
       OwnGroup& group = groups_.at({piece.lane, piece.group});
@@ -101,6 +101,12 @@ void RingReader::Want(uint64_t held, uint64_t memory, bool starved) {
       taken += group.bytes;
     }
   }
+}
+
+bool RingReader::LacksRoom() const {
+  if (own_.empty()) return false;
+  const auto& pieces = own_.front().pieces;
+  return std::any_of(pieces.begin(), pieces.end(), [this](const RingPiece& piece) { return !groups_.at({piece.lane, piece.group}).wanted; });
 }
 
 Result<bool> RingReader::Arrived(LaneId lane, const ShelfBlock& block) {

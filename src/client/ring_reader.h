@@ -39,9 +39,11 @@ class RingReader {
   Result<bool> Arrived(LaneId lane, const ShelfBlock& block);
   // As far as words go, and 64 batches of its own ahead of the loop.
   void Walk();
-  // Marks as wanted what has room: batches in order, while all that is wanted and held fits `memory`. `starved`: the loop has all that was popped,
-  // so the first is wanted whatever is held.
-  void Want(uint64_t held, uint64_t memory, bool starved);
+  // Marks as wanted what has room: batches in order, while all that is wanted and held fits `memory`. `alone`: the loop has all that was popped and
+  // let go of it, so the first is wanted though it may be larger.
+  void Want(uint64_t held, uint64_t memory, bool alone);
+  // The first batch is known of, and not wanted.
+  bool LacksRoom() const;
 
   // ---- what to do
   struct Need {

@@ -109,12 +109,18 @@ void ConsumerNode::OnLinkDown(LinkId link) {
 
 void ConsumerNode::Tell(const ClientEvent& event) {
   if (core_ == nullptr) return;
+  TellCore(event);
+  while (!copied_.empty()) {
+    for (const event::TailCopied& copied : std::exchange(copied_, {})) TellCore(copied);
+  }
+  TakeProgress();
+}
+
+void ConsumerNode::TellCore(const ClientEvent& event) {
   ClientActions actions;
   core_->On(world_.now(), event, actions);
   for (const ClientAction& action : actions.list) Perform(action);
   CheckBudget();
-  for (const event::TailCopied& copied : std::exchange(copied_, {})) Tell(copied);
-  TakeProgress();
 }
 
 // All that lies in its memory, whoever holds it; a block larger than the budget may be there alone.

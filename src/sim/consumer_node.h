@@ -48,6 +48,7 @@ class ConsumerNode final : public Node {
   };
 
   void Tell(const ClientEvent& event);
+  void TellCore(const ClientEvent& event);
   void CheckBudget();
   void TakeProgress();
   void Connect();
