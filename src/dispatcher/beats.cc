@@ -193,8 +193,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
 
 void DispatcherCore::Impl::RemoveMember(Job& job, ConsumerId id, bool doubtful, Changes& changes) {
   GiveBackAll(job, id, doubtful, changes);
-  job.members.erase(id);
   changes.members.insert(id);
+  if (const auto gone = job.members.extract(id); !gone.empty()) FailGathersThatWait(job, gone.mapped());
 }
 
 void DispatcherCore::Impl::ExpireMembers(Job& job) {

@@ -157,6 +157,7 @@ class DispatcherCore::Impl {
   void CheckGathers();
   Status GatherTrouble(const Gather& gather, const Job& job) const;
   void EndGather(uint64_t number, Status error);
+  void FailGathersThatWait(const Job& job, const Consumer& gone);
   void FailGathers(JobId job, const Status& error);
 
   // workers.cc

@@ -116,11 +116,9 @@ void DispatcherCore::Impl::CheckGathers() {
 Status DispatcherCore::Impl::GatherTrouble(const Gather& gather, const Job& job) const {
   std::string silent;
   for (const auto& [id, asked] : gather.waiting) {
-    auto member = job.members.find(id);
-    if (member == job.members.end()) return Unsaved(job, "a consumer left while it was asked for its part; save again");
-    if (member->second.expired)
-      return Unsaved(job, "consumer " + member->second.name + " died while it was asked for its part; save again when it is back");
-    silent += (silent.empty() ? "" : ", ") + member->second.name;
+    const Consumer& member = job.members.at(id);
+    if (member.expired) return Unsaved(job, "consumer " + member.name + " died while it was asked for its part; save again when it is back");
+    silent += (silent.empty() ? "" : ", ") + member.name;
   }
   if (now_ - gather.since <= kGatherDeadline) return {};
   return Unsaved(job, "these consumers have not come to step " + std::to_string(gather.tag) + " or do not answer: " + silent);
@@ -129,6 +127,17 @@ Status DispatcherCore::Impl::GatherTrouble(const Gather& gather, const Job& job)
 void DispatcherCore::Impl::EndGather(uint64_t number, Status error) {
   const auto gather = gathers_.extract(number);
   Fail(gather.mapped().session, gather.mapped().request, std::move(error));
+}
+
+// Who is waited for is a member: one that goes takes its part with it.
+void DispatcherCore::Impl::FailGathersThatWait(const Job& job, const Consumer& gone) {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, gather] : gathers_) {
+    if (gather.job == job.id && gather.waiting.contains(gone.id)) numbers.push_back(number);
+  }
+  for (uint64_t number : numbers) {
+    EndGather(number, Unsaved(job, "consumer " + gone.name + " left, or another took its seat, while it was asked for its part; save again"));
+  }
 }
 
 void DispatcherCore::Impl::FailGathers(JobId job, const Status& error) {

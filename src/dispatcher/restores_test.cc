@@ -1,4 +1,4 @@
-// Restoring as one act of a cohort, and saving a position by asking every consumer.
+// Restoring as one act of a cohort.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 namespace penstock::dispatcher {
 namespace {
 
-using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -317,48 +316,6 @@ TEST_F(RestoreTest, ALostJobIsRebuiltWithEachConsumerInItsOwnEpoch) {
   }
   EXPECT_EQ(JoinedOf(1).epoch, Epoch{0});
   EXPECT_EQ(JoinedOf(2).epoch, Epoch{1});
-}
-
-// ---- saving
-
-TEST_F(RestoreTest, APositionIsWhatIsDoneWithoutWhatTheLivingDidSinceTheStep) {
-  Scripted a(JoinAs(1, 0, 2));
-  Scripted b(JoinAs(2, 1, 2));
-  a.Hold(h, 1);
-  a.Finish(h, a.reply.grants.at(0), {8, 0}, true, 1, false);  // lane 0
-  b.Hold(h, 1);
-  Position now = Part(0);
-  now.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, kLaneEndCursor);
-  Position at = Part(0);
-  at.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {4, 0});
-  h.pushed.clear();
-  h.Feed(PeerMessage{SessionId{1}, RequestId{77}, msg::SavePosition{a.beat.job, a.beat.consumer, {}, 7, ToJson(now), ToJson(at)}});
-  ASSERT_EQ(h.pushed.size(), 1u) << "the other one is asked";
-  const auto ask = std::get<msg::PartAsk>(h.pushed[0].message);
-  EXPECT_EQ(ask.tag, 7u);
-  h.Feed(PeerMessage{SessionId{2}, RequestId{}, msg::PartReply{a.beat.job, b.beat.consumer, {}, ask.gather, ToJson(Part(1)), ToJson(Part(1)), {}}});
-  ASSERT_EQ(h.actions.sends.size(), 1u);
-  const Position saved = *ParsePosition(std::get<msg::SavedPosition>(h.actions.sends[0].message).position);
-  EXPECT_EQ(saved.delivered.epochs.at(Epoch{0}).ToString(), "0:0-4") << saved.delivered.epochs.at(Epoch{0}).ToString();
-  EXPECT_EQ(saved.tag, 7u);
-}
-
-TEST_F(RestoreTest, ASaveFailsByNameWhenAMemberDiesInBetween) {
-  Scripted a(JoinAs(1, 0, 2));
-  JoinAs(2, 1, 2);
-  a.Hold(h, 1);
-  h.Feed(PeerMessage{SessionId{1}, RequestId{77}, msg::SavePosition{a.beat.job, a.beat.consumer, {}, 7, ToJson(Part(0)), ToJson(Part(0))}});
-  Status error;
-  for (int i = 0; i < 80 && error.ok(); ++i) {
-    h.Pass(std::chrono::milliseconds(250));
-    for (const Send& send : h.actions.sends) {
-      if (send.request == RequestId{77}) error = std::get<msg::Failed>(send.message).error;
-    }
-    if (i % 4 == 3) a.Hold(h, 0);
-  }
-  EXPECT_THAT(error.message(), HasSubstr("rank-2 died"));
-  const Message again = h.Say(SessionId{1}, msg::SavePosition{a.beat.job, a.beat.consumer, {}, 7, ToJson(Part(0)), ToJson(Part(0))});
-  EXPECT_THAT(std::get<msg::Failed>(again).error.message(), HasSubstr("rank-2 is dead"));
 }
 
 }  // namespace

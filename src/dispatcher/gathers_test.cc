@@ -1,0 +1,135 @@
+// Saving a job's position by asking every consumer for its part.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dispatcher/core_harness.h"
+#include "plan/position.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+using testing::HasSubstr;
+
+class SaveTest : public testing::Test {
+ protected:
+  SaveTest() { h.AddWorker(1); }
+  void TearDown() override { EXPECT_EQ(h.core->TakeSnapshot(), h.stored); }
+
+  msg::Joined JoinAs(uint32_t index, uint64_t incarnation, uint64_t attempt = 0) {
+    msg::Join join = h.JoinOf(incarnation);
+    join.consumers = consumers;
+    join.index = index;
+    join.attempt = attempt;
+    return h.JoinOk(join, LayoutOf(4));
+  }
+  Position Part(uint32_t index) {
+    Position part;
+    part.kind = Position::Kind::kPart;
+    part.job = "train";
+    part.dataset = part.rows = "id-of-plan";
+    part.manifest = "hash";
+    part.batch = 4;
+    part.consumers = consumers;
+    part.tag = 7;
+    part.index = index;
+    return part;
+  }
+  void Save(const Scripted& asker, const Position& now, const Position& at) {
+    h.pushed.clear();
+    h.Feed(PeerMessage{SessionId{Raw(asker.beat.consumer)}, kSave,
+                       msg::SavePosition{asker.beat.job, asker.beat.consumer, {}, 7, ToJson(now), ToJson(at)}});
+    for (const Send& send : h.pushed) asked = std::get<msg::PartAsk>(send.message);
+  }
+  void Answer(const Scripted& from, const Position& part, Status error = {}) {
+    const msg::Beat& who = from.beat;
+    h.Feed(PeerMessage{
+        SessionId{Raw(who.consumer)}, {}, msg::PartReply{who.job, who.consumer, {}, asked.gather, ToJson(part), ToJson(part), std::move(error)}});
+  }
+  void Leave(const Scripted& who) { h.Say(SessionId{Raw(who.beat.consumer)}, msg::Leave{who.beat.job, who.beat.consumer, {}, {}}); }
+  // What the one that saves is answered by the last event.
+  std::optional<Message> Saved() {
+    for (const Send& send : h.actions.sends) {
+      if (send.request == kSave) return send.message;
+    }
+    return std::nullopt;
+  }
+  std::string Unsaved() {
+    const std::optional<Message> answer = Saved();
+    return answer.has_value() ? std::get<msg::Failed>(*answer).error.message() : "";
+  }
+
+  static constexpr RequestId kSave{77};
+  CoreHarness h;
+  uint32_t consumers = 3;
+  msg::PartAsk asked;
+};
+
+TEST_F(SaveTest, APositionIsWhatIsDoneWithoutWhatTheLivingDidSinceTheStep) {
+  consumers = 2;
+  Scripted a(JoinAs(0, 1));
+  Scripted b(JoinAs(1, 2));
+  a.Hold(h, 1);
+  a.Finish(h, a.reply.grants.at(0), {8, 0}, true, 1, false);  // lane 0
+  b.Hold(h, 1);
+  Position now = Part(0);
+  now.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, kLaneEndCursor);
+  Position at = Part(0);
+  at.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {4, 0});
+  Save(a, now, at);
+  ASSERT_EQ(h.pushed.size(), 1u) << "the other one is asked";
+  EXPECT_EQ(asked.tag, 7u);
+  Answer(b, Part(1));
+  ASSERT_TRUE(Saved().has_value());
+  const Position saved = *ParsePosition(std::get<msg::SavedPosition>(*Saved()).position);
+  EXPECT_EQ(saved.delivered.epochs.at(Epoch{0}).ToString(), "0:0-4") << saved.delivered.epochs.at(Epoch{0}).ToString();
+  EXPECT_EQ(saved.tag, 7u);
+}
+
+TEST_F(SaveTest, FailsByNameWhenAMemberDiesInBetween) {
+  consumers = 2;
+  Scripted a(JoinAs(0, 1));
+  JoinAs(1, 2);
+  a.Hold(h, 1);
+  Save(a, Part(0), Part(0));
+  std::string error;
+  for (int i = 0; i < 80 && error.empty(); ++i) {
+    h.Pass(std::chrono::milliseconds(250));
+    error = Unsaved();
+    if (i % 4 == 3) a.Hold(h, 0);
+  }
+  EXPECT_THAT(error, HasSubstr("rank-2 died"));
+  Save(a, Part(0), Part(0));
+  EXPECT_THAT(Unsaved(), HasSubstr("rank-2 is dead"));
+}
+
+TEST_F(SaveTest, EndsWhenAConsumerLeavesBeforeItHasAnswered) {
+  Scripted a(JoinAs(0, 1)), b(JoinAs(1, 2)), c(JoinAs(2, 3));
+  Save(a, Part(0), Part(0));
+  Leave(b);
+  const std::string error = Unsaved();
+  Answer(c, Part(2));
+  EXPECT_THAT(error, HasSubstr("rank-2 left"));
+  EXPECT_FALSE(Saved().has_value()) << "a part that comes after that belongs to nothing";
+}
+
+TEST_F(SaveTest, EndsWhenAHigherAttemptTakesTheSeatOfOneThatHasNotAnswered) {
+  Scripted a(JoinAs(0, 1)), b(JoinAs(1, 2)), c(JoinAs(2, 3));
+  Save(a, Part(0), Part(0));
+  JoinAs(1, 20, 1);
+  const std::string error = Unsaved();
+  Answer(b, Part(1), Status(Code::kCancelled, "it closes"));
+  EXPECT_THAT(error, HasSubstr("another took its seat"));
+}
+
+TEST_F(SaveTest, GoesOnWhenOneLeavesThatHasAnswered) {
+  Scripted a(JoinAs(0, 1)), b(JoinAs(1, 2)), c(JoinAs(2, 3));
+  Save(a, Part(0), Part(0));
+  Answer(b, Part(1));
+  Leave(b);
+  Answer(c, Part(2));
+  ASSERT_TRUE(Saved().has_value());
+  EXPECT_TRUE(std::holds_alternative<msg::SavedPosition>(*Saved()));
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher
