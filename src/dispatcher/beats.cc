@@ -10,17 +10,21 @@
 namespace penstock::dispatcher {
 namespace {
 
-constexpr auto kForgetExpired = 10 * kDispatcherLease;  // then its place in the books goes too
+Status PutAway(const Tombstone& job) {
+  if (job.outcome == kOutcomeFinished) return Status(Code::kFinished, "the job has finished and was put away");
+  return Status(Code::kStale,
+                "the job was put away: all its consumers had left it, or were not heard of for long; open a new reader, and load the state that "
+                "was saved last to go on from there");
+}
 
 }  // namespace
 
 Job* DispatcherCore::Impl::FindReading(JobId id, ConsumerId consumer, SessionId session, RequestId request) {
   auto job = jobs_.find(id);
   if (job == jobs_.end()) {
-    const bool buried = std::any_of(tombstones_.begin(), tombstones_.end(), [&](const Tombstone& t) { return t.job == id; });
+    const auto buried = std::find_if(tombstones_.begin(), tombstones_.end(), [&](const Tombstone& t) { return t.job == id; });
     Fail(session, request,
-         buried ? Status(Code::kFinished, "the job has finished and was put away")
-                : Status(Code::kNotFound, "this dispatcher does not know the job: join again"));
+         buried != tombstones_.end() ? PutAway(*buried) : Status(Code::kNotFound, "this dispatcher does not know the job: join again"));
     return nullptr;
   }
   if (job->second.members.contains(consumer)) return &job->second;

@@ -19,7 +19,8 @@ bool Read(const Job& job) {
 
 }  // namespace
 
-// A job goes when nobody reads it and nobody can come back to it: it has finished, or it has no name to be found by.
+// A job goes when nobody reads it and nobody can come back to it: it has finished, or it has no name to be found by. One whose lease ended comes
+// back by itself, to a job without a name too: a process that was stopped, a network that was away.
 void DispatcherCore::Impl::CollectJobs() {
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     Job& job = it->second;
@@ -28,7 +29,7 @@ void DispatcherCore::Impl::CollectJobs() {
       ++it;
     } else if (job.finished()) {
       it = Bury(it, kOutcomeFinished);
-    } else if (job.anonymous) {
+    } else if (job.anonymous && (job.members.empty() || now_ - job.read > kForgetExpired)) {
       it = Bury(it, kOutcomeLeft);
     } else {
       ++it;

@@ -143,5 +143,49 @@ TEST(Lifecycles, ANamedJobThatNobodyReadForADayIsPutAwayAndSaysSo) {
   EXPECT_THAT(error.message(), HasSubstr("nobody came back to it for a day"));
 }
 
+msg::Join Anonymous(CoreHarness& h, uint32_t consumers) {
+  msg::Join join = h.JoinOf(1, "");
+  join.consumers = consumers;
+  return join;
+}
+
+TEST(Lifecycles, AnAnonymousJobOutlivesTheLeaseOfItsOnlyConsumerWhichComesBackToIt) {
+  for (uint32_t consumers : {0, 1}) {
+    CoreHarness h;
+    h.AddWorker(1);
+    Scripted consumer(h.JoinOk(Anonymous(h, consumers), LayoutOf(1)));
+    consumer.Hold(h, 1);
+    h.Pass(std::chrono::seconds(18));
+    h.Restart();
+    h.AddWorker(1);
+    h.Pass(std::chrono::seconds(18));
+    consumer.Hold(h, 1);
+    ASSERT_EQ(consumer.reply.grants.size(), 1u);
+    EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+  }
+}
+
+TEST(Lifecycles, AnAnonymousJobWhoseConsumerStaysSilentIsPutAwayAndDoesNotSayThatItFinished) {
+  for (uint32_t consumers : {0, 1}) {
+    CoreHarness h;
+    h.AddWorker(1);
+    Scripted consumer(h.JoinOk(Anonymous(h, consumers), LayoutOf(1)));
+    consumer.Hold(h, 1);
+    h.Pass(std::chrono::minutes(3));
+    const Status error = consumer.Error(h);
+    EXPECT_EQ(error.code(), Code::kStale);
+    EXPECT_THAT(error.message(), HasSubstr("not heard of for long"));
+    EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+  }
+}
+
+TEST(Lifecycles, AnAnonymousJobGoesAtOnceWhenItsConsumerLeaves) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined joined = h.JoinOk(Anonymous(h, 0), LayoutOf(1));
+  h.Say(SessionId{1}, msg::Leave{joined.job, joined.consumer, {}, {}});
+  EXPECT_THAT(WorkerBeats(h, {joined.job}).forget, ElementsAre(joined.job));
+}
+
 }  // namespace
 }  // namespace penstock::dispatcher

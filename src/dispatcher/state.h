@@ -110,6 +110,8 @@ struct Job {
   Consumer* Seated(uint32_t index);
 };
 
+inline constexpr auto kForgetExpired = 10 * kDispatcherLease;  // a consumer that is silent for so long is not waited for
+
 inline constexpr const char* kOutcomeFinished = "finished";
 inline constexpr const char* kOutcomeLeft = "was left by all its consumers";
 
