@@ -75,7 +75,8 @@ void DispatcherCore::Impl::ApplyBeat(Job& job, Consumer& consumer, const msg::Be
   consumer.batches = beat.batches;
   consumer.ready_batches = beat.ready_batches;
   if (job.mode != Mode::kStrict) return;
-  const bool ended = beat.idle && beat.epoch == consumer.epoch;
+  // An END that was said stays said: one that is started anew after it has nothing left to come to.
+  const bool ended = consumer.ended || (beat.idle && beat.epoch == consumer.epoch);
   if (consumer.position == beat.position && consumer.ended == ended) return;
   consumer.position = beat.position;
   consumer.ended = ended;
@@ -187,6 +188,10 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     ApplyFinishes(job->second, consumer, leave.finished, changes);
     ApplyHolds(job->second, consumer, leave.holds);
     Log(consumer.name + " left job '" + job->second.name + "'");
+    if (job->second.mode == Mode::kStrict && !consumer.undecided) {
+      job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position};
+      changes.job = true;
+    }
     RemoveMember(job->second, leave.consumer, false, changes);
     dispatcher::Settle(job->second, now_, changes);
     Record(job->second, changes);

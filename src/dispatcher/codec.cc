@@ -77,11 +77,15 @@ std::string EncodeJob(const Job& job) {
   for (const Replica& replica : job.replicas) replicas.push_back(fb::CreateStoredReplica(builder, Raw(replica.replica), Raw(replica.worker)));
   std::vector<flatbuffers::Offset<fb::StoredSteps>> steps;
   for (const auto& [epoch, count] : job.steps) steps.push_back(fb::CreateStoredSteps(builder, Raw(epoch), count));
+  std::vector<flatbuffers::Offset<fb::StoredSeat>> vacated;
+  for (const auto& [index, seat] : job.vacated) {
+    vacated.push_back(fb::CreateStoredSeatDirect(builder, index, seat.name.c_str(), Raw(seat.epoch), seat.ended, seat.position.c_str()));
+  }
   const std::vector<uint32_t> delivered(job.delivered.begin(), job.delivered.end());
   return Finish(builder, fb::CreateStoredJobDirect(builder, job.name.c_str(), job.anonymous, job.dataset.c_str(), static_cast<uint8_t>(job.mode),
                                                    job.seed, job.epochs, job.consumers, Raw(job.generation), Raw(job.first_open), &replicas,
                                                    job.next_replica, job.redelivered, job.dropped, static_cast<uint8_t>(job.even),
-                                                   static_cast<uint8_t>(job.on_death), job.places, job.started, &delivered, &steps));
+                                                   static_cast<uint8_t>(job.on_death), job.places, job.started, &delivered, &steps, &vacated));
 }
 
 Result<Job> DecodeJob(JobId id, std::string_view bytes) {
@@ -110,6 +114,9 @@ Result<Job> DecodeJob(JobId id, std::string_view bytes) {
   job.places = table->places();
   job.started = table->started();
   Each(table->steps(), [&](const fb::StoredSteps& s) { job.steps[Epoch{s.epoch()}] = s.steps(); });
+  Each(table->vacated(), [&](const fb::StoredSeat& s) {
+    job.vacated[s.index()] = {Text(s.name()), Epoch{s.epoch()}, s.ended(), Text(s.position())};
+  });
   if (table->delivered() != nullptr) job.delivered.insert(table->delivered()->begin(), table->delivered()->end());
   return job;
 }

@@ -199,6 +199,20 @@ TEST_F(RestoreTest, InStrictAnotherBatchSizeOrRingIsRefused) {
   EXPECT_EQ(JoinedOf(1).places, 5u) << "the ring is that of the job's first start";
 }
 
+TEST_F(RestoreTest, InStrictHowFarOneCameThatLeftIsForgotten) {
+  mode = Mode::kStrict;
+  Scripted a(JoinAs(1, 0, 2));
+  const msg::Joined b = JoinAs(2, 1, 2);
+  a.beat.batches = 5;
+  a.Hold(h, 0, true);
+  h.Say(SessionId{1}, msg::Leave{a.beat.job, a.beat.consumer, {}, {}});
+  Enlist(Word(JoinAs(3, 0, 2), ""));
+  Enlist(Word(b, ""));
+  Scripted again(JoinedOf(2));
+  again.beat.generation = Generation{1};
+  EXPECT_FALSE(again.Hold(h, 0, true).epoch_done) << "the first has not read it in this generation";
+}
+
 TEST_F(RestoreTest, AHigherAttemptSendsTheLowerOneAway) {
   const msg::Joined a = JoinAs(1, 0, 2);
   Enlist(Word(a, ToJson(State())));

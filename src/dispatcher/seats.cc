@@ -26,6 +26,19 @@ Status StartedAnew(const Job& job, uint32_t index) {
       .With("job", job.name);
 }
 
+void GoOnFrom(const auto& before, Consumer& consumer) {
+  consumer.epoch = before.epoch;
+  consumer.position = before.position;
+}
+
+// That of one who left: it came with its epoch and position when it was admitted.
+void TakeVacantSeat(Job& job, Consumer& consumer, Changes& changes) {
+  const auto seat = job.vacated.extract(consumer.index);
+  if (seat.empty()) return;
+  consumer.ended = seat.mapped().ended && seat.mapped().epoch == consumer.epoch;
+  changes.job = true;
+}
+
 }  // namespace
 
 void DispatcherCore::Impl::JoinReady(const PendingJoin& pending, Job& job) {
@@ -62,9 +75,10 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
   consumer.attempt = join.attempt;
   consumer.places = join.places;
   consumer.on_restart = join.on_restart;
-  if (const Consumer* before = join.consumers > 0 ? job.Seated(join.index) : nullptr; before != nullptr && job.holds()) {
-    consumer.epoch = before->epoch;
-    consumer.position = before->position;
+  if (const Consumer* before = join.consumers > 0 ? job.Seated(join.index) : nullptr; before != nullptr) {
+    if (job.holds()) GoOnFrom(*before, consumer);
+  } else if (const auto seat = job.vacated.find(join.index); seat != job.vacated.end()) {
+    GoOnFrom(seat->second, consumer);
   }
   Changes changes;
   changes.members.insert(consumer.id);
@@ -98,7 +112,7 @@ void DispatcherCore::Impl::TakeSeat(Job& job, Consumer& consumer, Changes& chang
   if (before != nullptr && !MayTakeOver(*before, consumer.attempt)) return;
   consumer.undecided = consumer.begun = false;
   changes.members.insert(consumer.id);
-  if (before == nullptr) return;
+  if (before == nullptr) return TakeVacantSeat(job, consumer, changes);
   for (auto& [epoch, state] : job.open) {
     if (!job.holds() || before->epoch != consumer.epoch) continue;
     if (const auto repeated = state.MoveAll(before->id, consumer.id)) {

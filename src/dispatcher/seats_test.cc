@@ -209,5 +209,81 @@ TEST_F(StrictTest, OneStartedAnewIsToldWhereTheOneBeforeItStood) {
   EXPECT_EQ(joined.position, "where");
 }
 
+TEST_F(StrictTest, WhatADeadOneHadToReadWaitsForItWhateverOnDeathSays) {
+  msg::Join join = Of(1, 0);
+  join.on_death = OnDeath::kRedeliver;
+  Scripted a(h.JoinOk(join, LayoutOf(4)));
+  Scripted b(h.JoinOk(Of(2, 1), LayoutOf(4)));
+  a.beat.batches = 5;
+  a.beat.position = "where";
+  a.Say(h);
+  for (int i = 0; i < 200; ++i) {
+    h.Pass(seconds(1));
+    b.Hold(h, 0);
+  }
+  EXPECT_EQ(h.JoinOk(Of(3, 0), LayoutOf(4)).position, "where");
+}
+
+// Two strict consumers; the first closes, and the dispatcher is started again.
+class StrictLeaveTest : public StrictTest {
+ protected:
+  StrictLeaveTest() : a(h.JoinOk(Of(1, 0), LayoutOf(4))), b(h.JoinOk(Of(2, 1), LayoutOf(4))) { h.pushed.clear(); }
+  void FirstLeaves() {
+    h.Say(SessionId{1}, msg::Leave{a.beat.job, a.beat.consumer, {}, {}});
+    h.Restart();
+    h.AddWorker(1);
+  }
+  Scripted a, b;
+};
+
+TEST_F(StrictLeaveTest, OneStartedAnewGoesOnWhereTheOneThatLeftStood) {
+  a.beat.epoch = Epoch{1};
+  a.beat.batches = 5;
+  a.beat.position = "where";
+  a.Say(h);
+  FirstLeaves();
+  for (uint64_t incarnation : {3, 4}) {  // one that goes before it has begun to read takes nothing with it
+    Scripted anew(h.JoinOk(Of(incarnation, 0), LayoutOf(4)));
+    EXPECT_EQ(anew.beat.epoch, Epoch{1});
+    h.Say(SessionId{incarnation}, msg::Leave{anew.beat.job, anew.beat.consumer, {}, {}});
+  }
+  const msg::Joined joined = h.JoinOk(Of(5, 0), LayoutOf(4));
+  EXPECT_TRUE(joined.undecided);
+  EXPECT_EQ(joined.position, "where");
+  Scripted(joined).Say(h);
+  EXPECT_EQ(std::get<msg::Failed>(h.Join(Of(6, 0), LayoutOf(4))).error.code(), Code::kExists) << "it has the seat";
+}
+
+TEST_F(StrictLeaveTest, AJobFinishesThoughOneLeavesAfterItsEndBeforeTheOthers) {
+  a.beat.epoch = Epoch{1};
+  a.Hold(h, 0, true);
+  FirstLeaves();
+  EXPECT_EQ(b.Hold(h, 0).waiting_for, "") << "that one has nothing more to read";
+  b.Hold(h, 0, true);
+  b.beat.epoch = Epoch{1};
+  EXPECT_TRUE(b.Hold(h, 0, true).epoch_done);
+  h.Say(SessionId{2}, msg::Leave{b.beat.job, b.beat.consumer, {}, {}});
+  EXPECT_EQ(Scripted(h.JoinOk(Of(3, 0), LayoutOf(4))).Error(h).code(), Code::kFinished);
+}
+
+TEST_F(StrictLeaveTest, TheEpochWaitsForOneThatLeftBeforeItsEnd) {
+  FirstLeaves();
+  EXPECT_THAT(b.Hold(h, 0).waiting_for, HasSubstr("rank-1, which has left"));
+  EXPECT_EQ(std::get<msg::StatusReply>(h.Say(SessionId{9}, msg::StatusAsk{})).jobs.at(0).state, "held for rank-1 (left): start it anew, or restore");
+  EXPECT_FALSE(b.Hold(h, 0, true).epoch_done);
+  Scripted anew(h.JoinOk(Of(3, 0), LayoutOf(4)));
+  EXPECT_TRUE(anew.Hold(h, 0, true).epoch_done);
+}
+
+TEST_F(StrictLeaveTest, OneStartedAnewAfterTheEndOfTheEpochHasComeToItToo) {
+  a.beat.batches = 5;
+  a.Hold(h, 0, true);
+  FirstLeaves();
+  Scripted anew(h.JoinOk(Of(3, 0), LayoutOf(4)));
+  EXPECT_TRUE(anew.Hold(h, 0).end);
+  h.Say(SessionId{3}, msg::Leave{anew.beat.job, anew.beat.consumer, {}, {}});
+  EXPECT_TRUE(b.Hold(h, 0, true).epoch_done);
+}
+
 }  // namespace
 }  // namespace penstock::dispatcher

@@ -11,11 +11,14 @@ void TellMembers(Job& job, Changes& changes) {
   for (auto& [id, consumer] : job.members) consumer.news = true;
 }
 
-// Every index has said that it came to the epoch's end: also one that died after it.
+// Every index has said that it came to the epoch's end: also one that died or left after it.
 bool AllThrough(const Job& job, Epoch epoch) {
   std::set<uint32_t> through;
   for (const auto& [id, consumer] : job.members) {
-    if (!consumer.undecided && (consumer.epoch > epoch || (consumer.epoch == epoch && consumer.ended))) through.insert(consumer.index);
+    if (!consumer.undecided && Through(consumer, epoch)) through.insert(consumer.index);
+  }
+  for (const auto& [index, seat] : job.vacated) {
+    if (Through(seat, epoch)) through.insert(index);
   }
   return through.size() == job.consumers;
 }

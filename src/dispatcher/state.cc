@@ -19,7 +19,10 @@ Even Job::evens() const {
   return counts && consumers > 1 ? Even::kDrop : Even::kUneven;
 }
 
-bool Job::holds() const { return on_death == OnDeath::kAuto ? consumers > 0 : on_death == OnDeath::kHold; }
+bool Job::holds() const {
+  if (mode == Mode::kStrict) return true;
+  return on_death == OnDeath::kAuto ? consumers > 0 : on_death == OnDeath::kHold;
+}
 
 Consumer* Job::Seated(uint32_t index) {
   for (auto& [consumer, member] : members) {

@@ -52,6 +52,20 @@ struct Consumer {
 // It may be dead: not heard of for a while, or its connection ended and it has not come back.
 inline bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence || consumer.session == SessionId{}; }
 
+// Strict: how far one came that has left. Nobody takes over its batches: whoever is started anew at its index goes on from there.
+struct VacantSeat {
+  std::string name;  // of the one that left
+  Epoch epoch{};
+  bool ended = false;
+  std::string position;
+};
+
+// Strict: has that one (a Consumer, or who left a VacantSeat) come to the end of the epoch?
+template <class Seat>
+bool Through(const Seat& seat, Epoch epoch) {
+  return seat.epoch > epoch || (seat.epoch == epoch && seat.ended);
+}
+
 struct Dataset {
   std::string plan;
   TimePoint used;  // registered, asked for, or read by a job. Not stored: after a restart all count as just used
@@ -94,7 +108,8 @@ struct Job {
   msg::Inputs inputs;
   std::map<Epoch, EpochState> open;
   std::map<ConsumerId, Consumer> members;
-  std::map<Epoch, uint64_t> steps;  // even: how many batches each consumer has of an epoch, once it is known
+  std::map<uint32_t, VacantSeat> vacated;  // strict, by index: of those who left, and nobody came in their place
+  std::map<Epoch, uint64_t> steps;         // even: how many batches each consumer has of an epoch, once it is known
 
   // Not stored.
   std::map<Epoch, uint64_t> limits;  // even: so many batches a consumer may have for now…
@@ -105,7 +120,7 @@ struct Job {
   bool finished() const { return epochs != 0 && Raw(first_open) >= epochs; }
   EpochShape shape() const;
   Even evens() const;  // what `even` means here: never kAuto
-  bool holds() const;  // the lanes of a dead consumer wait for it
+  bool holds() const;  // what a dead consumer had to read waits for it; in strict always
   // Who has that seat among the declared consumers; nullptr where nobody has.
   Consumer* Seated(uint32_t index);
 };

@@ -11,11 +11,15 @@ uint64_t Millis(Duration duration) { return static_cast<uint64_t>(std::chrono::d
 
 // What keeps a job from going on, in words; "" where nothing does.
 std::string Held(const Job& job) {
-  std::string dead;
+  std::string absent;
+  const auto add = [&](const std::string& name, const char* why) { absent += (absent.empty() ? "" : ", ") + name + why; };
   for (const auto& [id, consumer] : job.members) {
-    if (consumer.expired && job.holds()) dead += (dead.empty() ? "" : ", ") + consumer.name;
+    if (consumer.expired && job.holds()) add(consumer.name, " (dead)");
   }
-  if (!dead.empty()) return "held for " + dead + " (dead): start it anew, or restore";
+  for (const auto& [index, seat] : job.vacated) {
+    if (job.started && !job.members.empty() && !Through(seat, job.first_open)) add(seat.name, " (left)");
+  }
+  if (!absent.empty()) return "held for " + absent + ": start it anew, or restore";
   if (job.mode == Mode::kStrict && !job.started) return "waits for all " + std::to_string(job.consumers) + " consumers";
   return "";
 }

@@ -20,9 +20,12 @@ std::string WaitsForStart(const Job& job) {
   return "the start: consumers " + std::to_string(there) + " of " + std::to_string(job.consumers) + " have joined";
 }
 
-std::string WaitsForTheDead(const Job& job) {
+std::string WaitsForTheAbsent(const Job& job, Epoch epoch) {
   for (const auto& [id, member] : job.members) {
     if (member.expired) return "consumer " + member.name + ", which is dead: its batches wait until it is started anew, or the job is restored";
+  }
+  for (const auto& [index, seat] : job.vacated) {
+    if (!Through(seat, epoch)) return "consumer " + seat.name + ", which has left: its batches wait until it is started anew, or the job is restored";
   }
   return "";
 }
@@ -37,7 +40,7 @@ std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, 
   if (limit != job.limits.end() && consumer.batches >= limit->second) {
     return "the other consumers, which have not come so far: all end the epoch at one step (even)";
   }
-  if (job.mode == Mode::kStrict) return job.started ? WaitsForTheDead(job) : WaitsForStart(job);
+  if (job.mode == Mode::kStrict) return job.started ? WaitsForTheAbsent(job, consumer.epoch) : WaitsForStart(job);
   for (const auto& [epoch, state] : job.open) {
     if (epoch > consumer.epoch) break;
     if (epoch == consumer.epoch && state.Find(consumer.id) != nullptr) return "";
