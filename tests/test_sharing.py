@@ -155,6 +155,16 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Records:
     return write_records(tmp_path_factory.mktemp("many"), files=32, rows=1500, payload=2000)
 
 
+@pytest.mark.parametrize("batch", [0, 1])
+def test_what_a_loop_left_of_an_epoch_does_not_come_in_the_next(batch: int, start_cluster: StartCluster) -> None:
+    numbers = Dataset.from_range(12)
+    reader = (numbers.batch(batch) if batch else numbers).distribute(start_cluster(1).address, epochs=None)
+    for _ in range(20):
+        elements = iter(reader)
+        assert len({np.ravel(next(elements))[0] for _ in range(3)}) == 3
+        assert sorted(np.ravel(element)[0] for element in reader) == list(range(12))
+
+
 def test_killing_a_worker_loses_and_repeats_nothing(start_cluster: StartCluster, many: Records) -> None:
     cluster = start_cluster(3)
     halfway = _Halfway(many.rows, lambda: cluster.kill_worker(0))

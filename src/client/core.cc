@@ -229,6 +229,8 @@ void ClientCore::RemoveLane(Lanes::iterator lane) {
 // ---- marks
 
 void ClientCore::Apply(const Progress& progress) {
+  // What a loop gives back by going on is told with its new epoch, or it would be granted to it again.
+  if (progress.epoch > epoch_ && Reads()) Apply(event::StartEpoch{progress.epoch});
   loop_waits_ = progress.waiting;
   totals_ = progress.totals;
   ready_batches_ = progress.ready_batches;
@@ -266,6 +268,7 @@ void ClientCore::Finish(const GrantName& grant, Cursor upto, bool ended) {
 // ---- epochs
 
 void ClientCore::Apply(const event::StartEpoch& start) {
+  if (start.epoch <= epoch_) return;
   epoch_ = start.epoch;
   totals_.epoch_batches = ready_batches_ = 0;
   limit_ = steps_ = kNoLimit;

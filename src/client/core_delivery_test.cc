@@ -206,6 +206,7 @@ TEST(ClientCore, LeavingAnEpochEarlyGivesItsLanesBackAtTheReceivedMark) {
   EXPECT_EQ(beat.finished[0].upto, (Cursor{2, 0}));
   EXPECT_EQ(beat.finished[1].upto, (Cursor{0, 0}));
   EXPECT_TRUE(beat.holds.empty());
+  for (const msg::Beat& said : shell.beats) EXPECT_TRUE(said.epoch == Epoch{1} || said.finished.empty()) << "it would be granted again";
 }
 
 TEST(ClientCore, CloseLeavesAtTheReceivedMarkAndLetsGoOfAll) {

@@ -241,6 +241,7 @@ bool Shelf::HasProgress() const { return ring_moved_ || !dirty_.empty() || !last
 Progress Shelf::TakeProgress() {
   std::lock_guard lock(mutex_);
   Progress progress;
+  progress.epoch = epoch_;
   for (const GrantName& grant : dirty_) {
     if (auto lane = lanes_.find(grant); lane != lanes_.end()) progress.marks.push_back(MarkOf(grant, lane->second));
   }

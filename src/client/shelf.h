@@ -92,6 +92,7 @@ struct ShelfTotals {
 
 // What happened since the last look.
 struct Progress {
+  Epoch epoch{};                 // that the loop reads
   std::vector<Mark> marks;       // the newest of each grant that moved
   std::vector<Handle> passed;    // no later batch has rows of these: they may be let go of
   bool waiting = false;          // the loop waits for rows, and nothing came since

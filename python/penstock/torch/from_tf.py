@@ -42,7 +42,8 @@ def _convert(element: Any) -> Any:
         outer, *inner = map(_convert, element.nested_row_splits)
         return Jagged(_convert(element.flat_values), outer, tuple(inner))
     if hasattr(element, "dense_shape"):
-        return torch.sparse_coo_tensor(_convert(element.indices).T, _convert(element.values), tuple(element.dense_shape.numpy()))
+        shape = tuple(element.dense_shape.numpy())
+        return torch.sparse_coo_tensor(_convert(element.indices).T, _convert(element.values), shape, check_invariants=True)
     return _dense(element)
 
 
