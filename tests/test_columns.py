@@ -41,6 +41,16 @@ def test_values_of_each_dtype_come_back(dtype: Any) -> None:
     assert np.array_equal(batch["x"], values)
 
 
+@pytest.mark.parametrize("dtype", [">i4", ">f8", ">c8", "<u2"])
+def test_values_of_either_byte_order_are_the_same_values(dtype: str) -> None:
+    values = np.arange(6).astype(dtype)
+    ragged = Ragged(values, (np.array([0, 1, 6]),))
+    batch = _one(Dataset.from_arrays({"x": values[:2], "r": ragged}).map(lambda row: {**row, "m": row["x"].astype(dtype)}).batch(2))
+    assert batch["x"].tolist() == batch["m"].tolist() == [0, 1]
+    assert batch["r"].to_list() == [[0], [1, 2, 3, 4, 5]]
+    assert batch["x"].dtype == values.dtype.newbyteorder("=")
+
+
 def test_arrays_are_writable_views_that_outlive_reader_and_batch() -> None:
     reader = Dataset.from_range(1000).batch(1000).distribute("inline")
     (batch,) = reader

@@ -90,7 +90,8 @@ def _filled(column: dict[str, Any], array: NDArray[Any], bounds: list[dict[str, 
             "offsets": [*bounds, {"bytes": ends.tobytes()}],
             "values": b"".join(strings),
         }
-    filled = {**column, "dtype": array.dtype.name, "values": np.ascontiguousarray(array).tobytes()}
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)  # a dtype's name does not say its byte order
+    filled = {**column, "dtype": native.dtype.name, "values": native.tobytes()}
     return {**filled, "offsets": bounds} if bounds else filled
 
 
