@@ -14,6 +14,7 @@
 #include "client/batcher.h"
 #include "client/inline_ring.h"
 #include "client/parts.h"
+#include "client/read_options.h"
 #include "client/shelf.h"
 #include "engine/pipeline.h"
 #include "penstock/client.h"
@@ -45,6 +46,7 @@ class InlineReader final : public Reader, private InlineLanes {
   ~InlineReader() override { ring_.reset(); }
 
   Result<std::optional<Batch>> Next(milliseconds wait) override {
+    if (!broken_.ok()) return broken_;
     const auto start = std::chrono::steady_clock::now();
     while (true) {
       Shelf::Taken taken = shelf_.Next();
@@ -78,6 +80,7 @@ class InlineReader final : public Reader, private InlineLanes {
 
   // The position where this is the only reader; where ranks divide the lanes among themselves, this one's part.
   Result<std::string> State(StateOptions options) override {
+    if (options_.mode == Mode::kReplicated) return HasNoPosition(options_.job_name);
     PENSTOCK_ASSIGN(const DeliveryLog::Point current, shelf_.Delivered());
     PENSTOCK_ASSIGN(const uint64_t step, StepOf(options, current));
     PENSTOCK_ASSIGN(const DeliveryLog::Point at, shelf_.Delivered(step));
@@ -99,6 +102,7 @@ class InlineReader final : public Reader, private InlineLanes {
   Status Restore(const std::string& text) override {
     PENSTOCK_ASSIGN(Position state, ParsePosition(text));
     PENSTOCK_TRY(CheckFits(state));
+    broken_ = {};
     if (strict()) return RestoreRing(state, text);
     if (state.kind == Position::Kind::kPart) {
       state.base.MergePart(state.delivered);
@@ -335,11 +339,17 @@ class InlineReader final : public Reader, private InlineLanes {
   Result<std::optional<Batch>> MakeBatch(const std::vector<Slice>& slices) {
     std::vector<SlicedBlock> sliced;
     for (const Slice& slice : slices) sliced.push_back({slice, blocks_.at(slice.handle)});
-    PENSTOCK_ASSIGN(Batch batch, batcher_.Make(sliced, false));
-    batch.Stamp(shelf_.tag());
+    const BatchTag tag = shelf_.tag();
+    Result<Batch> batch = batcher_.Make(sliced, false);
     shelf_.Claimed();
     Tidy();
-    return std::optional<Batch>(std::move(batch));
+    if (!batch.ok()) {
+      broken_ = batch.status();
+      shelf_.Unreceive(std::numeric_limits<uint64_t>::max());
+      return broken_;
+    }
+    batch->Stamp(tag);
+    return std::optional<Batch>(std::move(*batch));
   }
 
   void Tidy() {
@@ -370,6 +380,7 @@ class InlineReader final : public Reader, private InlineLanes {
   uint32_t places_;  // strict: of the ring
   uint64_t next_lane_;
   uint64_t last_handle_ = 0;
+  Status broken_;  // a batch was taken and could not be made: going on would skip it
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> lanes_done_{0};
 };
@@ -377,11 +388,10 @@ class InlineReader final : public Reader, private InlineLanes {
 }  // namespace
 
 Result<std::unique_ptr<Reader>> ReadInline(const Plan& plan, ReadOptions options, std::shared_ptr<CodeHost> code) {
-  if (options.mode == Mode::kSharded) {
-    return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
-  }
+  PENSTOCK_TRY(CheckReadOptions(options));
   PENSTOCK_ASSIGN(const Manifest manifest, ListInputs(plan));
   PENSTOCK_ASSIGN(auto pipeline, Pipeline::Compile(plan, manifest, options.seed));
+  PENSTOCK_TRY(CheckInlineOptions(options, pipeline->layout()));
   PartFacts facts;
   PENSTOCK_ASSIGN(facts.dataset, Fingerprint(plan));
   PENSTOCK_ASSIGN(facts.rows, RowsFingerprint(plan));

@@ -8,6 +8,7 @@
 
 #include "client/hub.h"
 #include "client/parts.h"
+#include "client/read_options.h"
 #include "client/reader_io.h"
 #include "plan/position.h"
 
@@ -65,8 +66,7 @@ class RemoteReader final : public Reader {
   Result<std::string> State(StateOptions options) override {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
     if (joined_.mode == Mode::kReplicated) {
-      return Status(Code::kInvalid, "job '" + joined_.job_name + "' is replicated, which has no position: rows come as often as there are workers; " +
-                                        "read it in mode shared to save and restore");
+      return HasNoPosition(joined_.job_name);
     }
     PENSTOCK_ASSIGN(const DeliveryLog::Point current, io_->shelf().Delivered());
     PENSTOCK_ASSIGN(const uint64_t step, StepOf(options, current));

@@ -1,0 +1,37 @@
+#include "client/read_options.h"
+
+namespace penstock {
+
+Status CheckReadOptions(const ReadOptions& options) {
+  if (options.mode == Mode::kSharded) {
+    return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
+  }
+  const uint32_t index = options.index.value_or(0);
+  if (options.consumers > 0 && index >= options.consumers) {
+    return Status(Code::kInvalid,
+                  "index " + std::to_string(index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
+  }
+  return {};
+}
+
+// Strict deals batches of one order, which each rank can count by itself; else ranks divide the lanes.
+Status CheckInlineOptions(const ReadOptions& options, const Layout& layout) {
+  if (options.mode == Mode::kStrict || options.consumers <= 1) return {};
+  const std::string ranks = std::to_string(options.consumers) + " consumers that read inline ";
+  if (options.even == Even::kDrop || options.even == Even::kPad) {
+    return Status(Code::kInvalid, ranks + "do not know when the others end, so even=drop and even=pad are not for them: " +
+                                      "use mode strict, a service, or even=uneven");
+  }
+  if (layout.lanes < options.consumers) {
+    return Status(Code::kInvalid, ranks + "divide the lanes of the dataset, and it has " + std::to_string(layout.lanes) +
+                                      ": some of them would get nothing; use mode strict, which deals batches, or a service");
+  }
+  return {};
+}
+
+Status HasNoPosition(const std::string& job_name) {
+  return Status(Code::kInvalid, "job '" + job_name + "' is replicated, which has no position: rows come as often as there are workers; " +
+                                    "read it in mode shared to save and restore");
+}
+
+}  // namespace penstock
