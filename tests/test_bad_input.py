@@ -159,6 +159,57 @@ def test_a_dispatcher_of_another_version_is_named_as_such() -> None:
         thread.join(10)
 
 
+def _of_version_9(hello: bytes) -> bytes:
+    """A frame that holds a Hello, with its versions (the first fields of its table, schema/wire.fbs) raised to 9."""
+    frame = bytearray(hello)
+
+    def field(table: int, slot: int) -> int:
+        vtable = table - struct.unpack_from("<i", frame, table)[0]
+        return table + int(struct.unpack_from("<H", frame, vtable + 4 + 2 * slot)[0])
+
+    body = 40
+    message = body + struct.unpack_from("<I", frame, body)[0]
+    union = field(message, 1)
+    table = union + struct.unpack_from("<I", frame, union)[0]
+    for slot in (0, 1):
+        assert struct.unpack_from("<H", frame, field(table, slot)) == (1,)
+        struct.pack_into("<H", frame, field(table, slot), 9)
+    return bytes(frame)
+
+
+def _pass_on(client: socket.socket, server: socket.socket) -> None:
+    """A client's hello, as one of version 9 would say it, and the answer."""
+    head = client.recv(40, socket.MSG_WAITALL)
+    hello = head + client.recv(struct.unpack_from("<I", head, 12)[0], socket.MSG_WAITALL)
+    server.sendall(_of_version_9(hello))
+    client.sendall(_until_closed(server))
+
+
+def test_a_program_of_another_protocol_version_is_told_both_versions(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=0)
+
+    def between() -> None:
+        with middle.accept()[0] as client, _raw_connection(cluster) as server:
+            _pass_on(client, server)
+
+    with socket.create_server(("127.0.0.1", 0)) as middle:
+        thread = threading.Thread(target=between, daemon=True)
+        thread.start()
+        with pytest.raises(penstock.DatasetMismatch, match=r"speaks version 1 .* version 9: install the same penstock"):
+            penstock.connect(f"penstock://127.0.0.1:{middle.getsockname()[1]}", timeout=5)
+        thread.join(10)
+
+
+def test_a_large_plan_that_does_not_arrive_is_named_with_its_size(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1)
+    large = Dataset.from_arrays(np.zeros((9, 1 << 20), np.uint8))
+    with cluster.connect(timeout=0.5) as service:
+        cluster.dispatcher.send_signal(signal.SIGSTOP)
+        with pytest.raises((penstock.Deadline, penstock.Unavailable), match=r"plan of 9.* MB.*from_tfrecord"):
+            large.distribute(service)
+        cluster.dispatcher.send_signal(signal.SIGCONT)
+
+
 def test_joining_a_finished_job_is_an_error(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=1)
     dataset = Dataset.from_range(5)

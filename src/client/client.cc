@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/hub.h"
+#include "client/read_options.h"
 #include "client/reader.h"
 #include "plan/position.h"
 #include "wire/dispatcher_link.h"
@@ -74,8 +75,11 @@ class RemoteClient final : public Client {
   }
 
   Result<std::string> Register(const Plan& plan) override {
-    PENSTOCK_ASSIGN(Message reply, Ask(msg::Register{SerializePlan(plan)}));
-    if (auto* registered = std::get_if<msg::Registered>(&reply)) return std::move(registered->dataset);
+    msg::Register message{SerializePlan(plan)};
+    const uint64_t bytes = message.plan.size();
+    Result<Message> reply = Ask(std::move(message));
+    if (!reply.ok()) return Unregistered(reply.status(), bytes);
+    if (auto* registered = std::get_if<msg::Registered>(&*reply)) return std::move(registered->dataset);
     return Unexpected();
   }
 
@@ -108,13 +112,7 @@ class RemoteClient final : public Client {
  private:
   Result<std::unique_ptr<Reader>> JoinPlan(const std::string& dataset_id, const Plan& plan, ReadOptions options) {
     PENSTOCK_TRY(CheckNotForked(hub_.stamp(), "client"));
-    if (options.mode == Mode::kSharded) {
-      return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
-    }
-    if (options.consumers > 0 && options.index.value_or(0) >= options.consumers) {
-      return Status(Code::kInvalid,
-                    "index " + std::to_string(*options.index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
-    }
+    PENSTOCK_TRY(CheckReadOptions(options));
     msg::Join join;
     join.dataset = dataset_id;
     join.job_name = options.job_name;
@@ -169,6 +167,14 @@ class RemoteClient final : public Client {
       if (!retry) return answer;
       std::this_thread::sleep_for(kRetryEvery);
     }
+  }
+
+  // Both sides copy, check and hash a plan, and seem silent meanwhile: one with much data in it is the first thing to look at.
+  static Status Unregistered(const Status& why, uint64_t bytes) {
+    constexpr uint64_t kLarge = 8'000'000;
+    if (bytes < kLarge || (why.code() != Code::kUnavailable && why.code() != Code::kDeadline)) return why;
+    return Status(why).Prefixed("a plan of " + std::to_string(bytes / 1'000'000) +
+                                " MB was not taken; arrays travel inside the plan: write large ones to files, and read them with from_tfrecord");
   }
 
   Status Unexpected() const {
