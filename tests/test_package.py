@@ -1,9 +1,12 @@
 """The package by itself: cheap to import, typed, errors that travel."""
 
+import contextlib
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +70,7 @@ def test_ragged_rows_keep_fixed_dimensions_around_the_ragged_one() -> None:
 
 @pytest.mark.parametrize(("size", "expected"), [(1, 1), ("512", 512), ("256MiB", 256 << 20), ("1.5 GiB", 3 << 29), ("2kb", 2000)])
 def test_sizes_are_read_with_their_units(size: "int | str", expected: int) -> None:
-    from penstock.reader import to_bytes
+    from penstock._options import to_bytes
 
     assert to_bytes(size) == expected
 
@@ -75,3 +78,62 @@ def test_sizes_are_read_with_their_units(size: "int | str", expected: int) -> No
 def test_a_wrong_size_says_how_to_write_one() -> None:
     with pytest.raises(penstock.Invalid, match="'256MiB'"):
         penstock.Dataset.from_range(1).distribute("inline", memory="much")
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("seed", -1),
+        ("seed", 1.5),
+        ("seed", 2**64),
+        ("epochs", 0),
+        ("epochs", 2**33),
+        ("epochs", "two"),
+        ("memory", -5),
+        ("memory", 0),
+        ("memory", 1.5e6),
+        ("places", -1),
+        ("attempt", -1),
+        ("timeout", float("nan")),
+        ("timeout", -1),
+        ("timeout", "soon"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_by_its_name(argument: str, value: Any) -> None:
+    with pytest.raises(penstock.Invalid, match=f"{argument}="):
+        penstock.Dataset.from_range(1).distribute("inline", **{argument: value})
+
+
+@pytest.mark.parametrize(("index", "consumers", "named"), [(-1, 2, "consumer_index=-1"), (3, 2, "consumer_index=3"), (0, 0, "num_consumers=0")])
+def test_a_consumer_is_one_of_those_declared(index: int, consumers: int, named: str) -> None:
+    with pytest.raises(penstock.Invalid, match=named):
+        penstock.Dataset.from_range(1).distribute("inline", consumer_index=index, num_consumers=consumers)
+
+
+def test_an_argument_that_is_not_there_is_a_type_error_that_names_those_that_are() -> None:
+    with pytest.raises(TypeError, match=r"sede.*seed"):
+        penstock.Dataset.from_range(1).distribute("inline", sede=1)  # type: ignore[call-overload]
+
+
+def test_numbers_of_numpy_and_an_endless_timeout_are_arguments() -> None:
+    options: dict[str, Any] = {"seed": np.uint64(2**64 - 1), "epochs": np.int32(1), "memory": np.int64(1 << 20), "timeout": float("inf")}
+    assert list(penstock.Dataset.from_range(3).distribute("inline", **options)) == [0, 1, 2]
+
+
+def test_threads_that_ask_for_one_dataset_make_one_plan() -> None:
+    made, plan = [], penstock.Dataset.from_range(3)._plan
+    both_make = threading.Barrier(2)
+
+    def make() -> Any:
+        made.append(threading.get_ident())
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both_make.wait(0.5)  # for the other, who must not come
+        return plan
+
+    dataset = penstock.Dataset(make)
+    threads = [threading.Thread(target=dataset.fingerprint) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1

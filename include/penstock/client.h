@@ -118,7 +118,7 @@ struct ReaderStats {
   uint64_t lanes_done = 0;
   uint64_t reopened = 0;      // lanes that moved to another worker…
   uint64_t hedged = 0;        // …these since they were behind the others
-  uint64_t dropped_rows = 0;  // by rule: drop_remainder
+  uint64_t dropped_rows = 0;  // by rule: drop_remainder, even=drop
   uint64_t bytes_held = 0;
   std::string waiting_for;  // in words; "" when data is ready
 };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from penstock import _core, _foreign, _sources
@@ -12,6 +13,9 @@ from penstock.features import Fixed, Var, to_attr
 if TYPE_CHECKING:
     from os import PathLike
 
+    from typing_extensions import Unpack
+
+    from penstock._options import Options
     from penstock.reader import Reader
     from penstock.service import Service
     from penstock.spec import ElementSpec
@@ -30,14 +34,16 @@ class Dataset:
 
     def __init__(self, plan: _core.Plan | Callable[[], _core.Plan]) -> None:
         self._made = plan
+        self._making = Lock()  # user code says what its rows are: once, also where two threads ask
         self._known_facts: dict[str, Any] | None = None
 
     @property
     def _plan(self) -> _core.Plan:
         """Made when first needed: what a function's rows look like is seen by calling it."""
-        if not isinstance(self._made, _core.Plan):
-            self._made = self._made()
-        return self._made
+        with self._making:
+            if not isinstance(self._made, _core.Plan):
+                self._made = self._made()
+            return self._made
 
     # ---- sources
 
@@ -176,24 +182,7 @@ class Dataset:
     @overload
     def distribute(self, service: Literal["off"], **options: Any) -> Dataset: ...  # type: ignore[overload-overlap]
     @overload
-    def distribute(
-        self,
-        service: Service | str | None = None,
-        *,
-        job_name: str | None = None,
-        processing_mode: str | None = None,
-        consumer_index: int | None = None,
-        num_consumers: int | None = None,
-        seed: int = 0,
-        epochs: int | None = 1,
-        even: str = "auto",
-        memory: int | str = "256MiB",
-        timeout: float = 600.0,
-        on_restart: str = "error",
-        on_death: str = "auto",
-        places: int = 0,
-        attempt: int | None = None,
-    ) -> Reader: ...
+    def distribute(self, service: Service | str | None = None, **options: Unpack[Options]) -> Reader: ...
     def distribute(self, service: Service | str | None = None, **options: Any) -> Any:
         """Has workers read this dataset, and returns the reader that receives from them.
 
@@ -225,7 +214,7 @@ class Dataset:
         where = services.resolve(service)
         if where.kind == "off":
             return self
-        return reader.open_reader(self, where, **options)
+        return reader.open_reader(self, where, options)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.distribute("inline"))

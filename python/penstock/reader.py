@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from penstock import _columns, _core, _identity, _progress
+from penstock import _columns, _core, _options, _progress
 from penstock.errors import Finished, Invalid, NotFound
 
 if TYPE_CHECKING:
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
     from penstock.dataset import Dataset
     from penstock.service import Service
-
-_UNITS = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Stats:
     lanes_done: int
     reopened: int  # lanes that moved to another worker…
     hedged: int  # …these since they were behind the others
-    dropped_rows: int  # by rule: drop_remainder
+    dropped_rows: int  # by rule: drop_remainder, even="drop"
     bytes_held: int
     waiting_for: str  # in words; "" when data is ready
 
@@ -116,7 +112,7 @@ class Reader:
 
     def set_epoch(self, epoch: int) -> None:
         """The next `iter()` reads this epoch; those before it that were not read are passed over."""
-        self._next_epoch = int(epoch)
+        self._next_epoch = _options.whole("epoch", epoch, 0, 2**32 - 1)
 
     def _elements(self) -> Iterator[Any]:
         # Iterators that keep nothing of what they passed on: memory goes back as soon as the loop lets go of it.
@@ -154,8 +150,8 @@ class Reader:
         """
         if scope not in ("job", "rank"):
             raise Invalid(f"scope={scope!r} is neither 'job' nor 'rank'")
-        if behind < 0:
-            raise Invalid(f"behind={behind} must not be negative")
+        behind = _options.whole("behind", behind, 0, 2**63 - 1)
+        timeout = _options.seconds("timeout", timeout)
         tag = None if at is None else self._tag_of(at)
         untaken = self._left if tag is None else 0
         state: dict[str, Any] = json.loads(self._core.state(tag, behind + untaken, scope == "rank", timeout))
@@ -212,62 +208,14 @@ class Reader:
         self.close()
 
 
-def open_reader(
-    dataset: Dataset,
-    service: Service,
-    *,
-    job_name: str | None = None,
-    processing_mode: str | None = None,
-    consumer_index: int | None = None,
-    num_consumers: int | None = None,
-    seed: int = 0,
-    epochs: int | None = 1,
-    even: str = "auto",
-    memory: int | str = "256MiB",
-    timeout: float = 600.0,
-    on_restart: str = "error",
-    on_death: str = "auto",
-    places: int = 0,
-    attempt: int | None = None,
-) -> Reader:
-    """Joins the job. See Dataset.distribute for the arguments."""
-    if (consumer_index is None) != (num_consumers is None):
-        raise Invalid("consumer_index and num_consumers go together: which of how many consumers this is")
-    if epochs is not None and epochs < 1:
-        raise Invalid(f"epochs must be at least 1, or None for one at each iteration; it is {epochs}")
-    if service.kind == "remote":
-        identity = _identity.current()
-        job_name, consumer_index, num_consumers = identity.place(job_name, consumer_index, num_consumers)
-        attempt = identity.attempt if attempt is None else attempt
-    options = {
-        "job_name": job_name or "",
-        "mode": processing_mode or os.environ.get("PENSTOCK_PROCESSING_MODE") or "shared",
-        "even": even,
-        "seed": seed,
-        "epochs": epochs or 0,
-        "index": consumer_index,
-        "consumers": num_consumers or 0,
-        "memory": to_bytes(memory),
-        "stall_timeout": timeout,
-        "on_restart": on_restart,
-        "on_death": on_death,
-        "places": places,
-        "attempt": attempt or 0,
-    }
+def open_reader(dataset: Dataset, service: Service, options: Mapping[str, Any]) -> Reader:
+    """Joins the job. See Dataset.distribute for the options."""
+    core_options = _options.to_core(options, remote=service.kind == "remote")
     plan = dataset._plan
+    core = _core.read_inline(plan, core_options) if service.kind == "inline" else service.client.distribute(plan, core_options)
     total = dataset.cardinality()
-    core = _core.read_inline(plan, options) if service.kind == "inline" else service.client.distribute(plan, options)
-    return Reader(core, service, epochs, total if total >= 0 and not num_consumers and not job_name else None)
-
-
-def to_bytes(size: int | str) -> int:
-    """268435456 and "256MiB" alike."""
-    if isinstance(size, int):
-        return size
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", size.lower())
-    if match is None or match[2] not in _UNITS:
-        raise Invalid(f"memory={size!r} is not a size; write a number of bytes, or one with KiB, MiB or GiB: '256MiB'")
-    return int(float(match[1]) * _UNITS[match[2]])
+    alone = total >= 0 and not core_options["consumers"] and not core_options["job_name"]
+    return Reader(core, service, core_options["epochs"] or None, total if alone else None)
 
 
 def _leaves(element: Any) -> Iterator[Any]:

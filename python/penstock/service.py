@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from penstock import _core, _identity
+from penstock import _core, _identity, _options
 from penstock.errors import Invalid
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Service:
         self.address = address
         self.kind = kind
         self._token = token
-        self._timeout = timeout
+        self._timeout = _options.seconds("timeout", timeout)
         self._shared_memory = shared_memory
         self._processes = processes
 
@@ -80,9 +80,7 @@ def local(workers: int = 2, *, memory: str | None = None, timeout: float = 30.0,
     """A dispatcher and `workers` workers as processes of this machine, ended by `close` or at exit."""
     from penstock import _processes
 
-    if workers < 1:
-        raise Invalid(f"local: workers must be at least 1; it is {workers}")
-    processes = _processes.Local(workers, memory)
+    processes = _processes.Local(_options.whole("workers", workers, 1, 1024), memory)
     service = Service(processes.address, timeout=timeout, shared_memory=shared_memory, processes=processes)
     atexit.register(service.close)
     return service
