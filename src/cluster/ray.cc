@@ -7,7 +7,7 @@ namespace penstock::cluster {
 Opinion<Service> RayService(const Inputs& in) {
   const auto& ray = in.facts.ray;
   if (!ray) return {};
-  if (!ray->dispatcher) return Silent{"Ray is initialised but has no actor named penstock-dispatcher; penstock.ray.start() makes one"};
+  if (!ray->dispatcher) return Silent{"Ray is initialised but has no actor named penstock-dispatcher"};
   return {ParseService("the address of the actor penstock-dispatcher", *ray->dispatcher), "actor penstock-dispatcher"};
 }
 
