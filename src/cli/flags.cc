@@ -66,6 +66,7 @@ int RunCli(int argc, const char* const* argv) {
   bool no_color = false;
   app.add_flag("--json", globals.json, "Machine-readable output");
   app.add_flag("--no-color", no_color, "Plain text");
+  app.set_version_flag("--version", PENSTOCK_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   app.footer("Example:\n  penstock local --workers 2 -- python train.py");

@@ -282,6 +282,8 @@ void ClientCore::Apply(const event::StartEpoch& start) {
 }
 
 void ClientCore::Apply(const event::Close&) {
+  // How far the loop came, a leave says of lanes only.
+  if (strict() && Reads()) SendBeat(CurrentNews());
   if (job_.consumer != ConsumerId{}) {
     msg::Leave leave{job_.job, job_.consumer, {}, {}};
     for (const auto& [name, finish] : finishes_) leave.finished.push_back(finish.finish);

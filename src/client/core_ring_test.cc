@@ -359,5 +359,19 @@ TEST(ClientCoreStrict, NothingIsOpenedBeforeAllConsumersHaveJoined) {
   EXPECT_TRUE(shell.opens[0].open.by_group);
 }
 
+TEST(ClientCoreStrict, AReaderThatIsClosedSaysHowFarItsLoopCameBeforeItLeaves) {
+  CoreShell shell(BatchOf(2));
+  shell.adjust_join = [](msg::Joined& joined) {
+    joined.mode = Mode::kStrict;
+    joined.consumers = 1;
+  };
+  shell.Join({WorkerAt(1)});
+  const size_t beats = shell.beats.size();
+  shell.Do(event::Close{});
+  ASSERT_EQ(shell.beats.size(), beats + 1);
+  EXPECT_FALSE(shell.beats.back().position.empty());
+  EXPECT_EQ(shell.leaves.size(), 1u);
+}
+
 }  // namespace
 }  // namespace penstock

@@ -143,10 +143,7 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
                                      : "no connection to " + address_ + " within " + limit));
   }
 
-  void FailToConnect() {
-    const std::string hint = last_error_ == ECONNREFUSED || last_error_ == ENOENT ? "; is it started, and the address right?" : "";
-    Fail(Status(Code::kUnavailable, "nobody can be reached at " + address_ + ": " + ErrorText(last_error_) + hint));
-  }
+  void FailToConnect() { Fail(Status(Code::kUnavailable, "nobody can be reached at " + address_ + ": " + ErrorText(last_error_))); }
 
   void Succeed(msg::HelloReply reply) {
     SessionFacts facts{.peer = address_, .hello = {}, .reply = std::move(reply), .pace = params_.pace, .lends = nullptr, .borrows = false};

@@ -11,6 +11,7 @@
 namespace penstock::worker {
 namespace {
 
+constexpr uint32_t kQuietAttempts = 6;  // servers start in any order: the first second or two without a dispatcher is no news
 constexpr Duration kFetchWithin = std::chrono::seconds(5);
 constexpr Duration kFlushEvery = std::chrono::milliseconds(2);
 constexpr int kFlushAttempts = 500;
@@ -193,6 +194,7 @@ void Shell::Do(ListJobInputs& action) {
 
 void Shell::OnDispatcherUp() {
   link_up_ = true;
+  failed_attempts_ = 0;
   alone_timer_.Cancel();
   LogInfo("dispatcher.up");
   Apply(DispatcherUp{});
@@ -200,6 +202,7 @@ void Shell::OnDispatcherUp() {
 
 void Shell::OnDispatcherDown(const Status& why) {
   hooks_.unreachable(why);
+  if (++failed_attempts_ == kQuietAttempts) LogWarn("dispatcher.away", {{"why", why.message()}});
   if (!std::exchange(link_up_, false)) return;
   LogWarn("dispatcher.down", {{"why", why.message()}});
   Apply(DispatcherDown{});

@@ -92,6 +92,7 @@ class Shell final : public SessionHandler {
   std::shared_ptr<DispatcherLink> link_;
   Timer link_timer_;
   bool link_up_ = false;
+  uint32_t failed_attempts_ = 0;  // to reach the dispatcher, in a row
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
   std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent
   HeapExtents copies_;                              // of tails, on their way into the socket
