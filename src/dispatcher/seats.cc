@@ -26,6 +26,13 @@ Status StartedAnew(const Job& job, uint32_t index) {
       .With("job", job.name);
 }
 
+// Declared consumers read the same epochs: one that comes when others have read the first finds its end, not another pass.
+Epoch FirstEpoch(const Job& job, const msg::Join& join) {
+  if (join.consumers == 0 || job.delivered.contains(join.index)) return job.first_open;
+  const auto base = job.base.empty() ? Result<Position>(Position{}) : ParsePosition(job.base);
+  return base.ok() ? std::min(base->delivered.epochs_done, job.first_open) : job.first_open;
+}
+
 void GoOnFrom(const auto& before, Consumer& consumer) {
   consumer.epoch = before.epoch;
   consumer.position = before.position;
@@ -67,7 +74,7 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
   consumer.id = ConsumerId{join.incarnation};
   consumer.index = join.index;
   consumer.name = join.name;
-  consumer.epoch = job.first_open;
+  consumer.epoch = FirstEpoch(job, join);
   consumer.heard = now_;
   consumer.session = pending.session;
   consumer.undecided = true;

@@ -123,6 +123,28 @@ TEST_F(SeatsTest, SurviveARestartOfTheDispatcher) {
   EXPECT_FALSE(anew.Hold(h, 1).grants.empty());
 }
 
+TEST(Seats, ADeclaredOneThatComesWhenTheEpochWasReadFindsItsEndAndNotAnotherPass) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const auto join = [&](uint64_t incarnation, uint32_t index) {
+    msg::Join of = h.JoinOf(incarnation);
+    of.consumers = 2;
+    of.index = index;
+    of.epochs = 0;
+    of.even = Even::kUneven;
+    return h.JoinOk(of, LayoutOf(1));
+  };
+  Scripted early(join(1, 0));
+  early.Hold(h, 1);
+  early.Finish(h, early.reply.grants.at(0), {8, 0}, true, 1, true);
+  ASSERT_TRUE(early.Hold(h, 1, true).end);
+  const msg::Joined joined = join(2, 1);
+  EXPECT_EQ(joined.epoch, Epoch{0});
+  Scripted late(joined);
+  EXPECT_TRUE(late.Hold(h, 1).end);
+  EXPECT_TRUE(late.reply.grants.empty());
+}
+
 TEST(OnDeath, RedeliverGivesADeadOnesLanesToOthers) {
   CoreHarness h;
   h.AddWorker(1);
