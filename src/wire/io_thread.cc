@@ -25,9 +25,7 @@ ReactorDescriptors DescriptorsOf(Reactor& reactor);
 // Asio keeps these to itself; an explicit instantiation may name private members.
 template <auto kEpoll, auto kTimer, auto kInterrupter>
 struct Reveal {
-  friend ReactorDescriptors DescriptorsOf(Reactor& reactor) {
-    return {reactor.*kEpoll, reactor.*kTimer, (reactor.*kInterrupter).read_descriptor()};
-  }
+  friend ReactorDescriptors DescriptorsOf(Reactor& reactor) { return {reactor.*kEpoll, reactor.*kTimer, (reactor.*kInterrupter).read_descriptor()}; }
 };
 template struct Reveal<&Reactor::epoll_fd_, &Reactor::timer_fd_, &Reactor::interrupter_>;
 
