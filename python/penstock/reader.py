@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock import _columns, _core, _options, _progress
-from penstock.errors import Finished, Invalid, NotFound
+from penstock.errors import Finished, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from penstock.dataset import Dataset
     from penstock.service import Service
+
+
+_SAVE_PAUSE = 0.05  # seconds, before a dispatcher that is away is asked again
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class Reader:
         at: one of the last 64 batches, as the reader gave it, or its tag: the state after that one, for loops that prefetch.
         behind: so many batches before that (rows, where the dataset is not batched).
         scope: "job": the position of all consumers, which one of them saves for all; "rank": this one's part, which each of them saves.
-        timeout: seconds for the other consumers to come to this step.
+        timeout: seconds for the other consumers to come to this step, and for a dispatcher that is away to come back.
         """
         if scope not in ("job", "rank"):
             raise Invalid(f"scope={scope!r} is neither 'job' nor 'rank'")
@@ -154,8 +158,16 @@ class Reader:
         timeout = _options.seconds("timeout", timeout)
         tag = None if at is None else self._tag_of(at)
         untaken = self._left if tag is None else 0
-        state: dict[str, Any] = json.loads(self._core.state(tag, behind + untaken, scope == "rank", timeout))
-        return state
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                state: dict[str, Any] = json.loads(self._core.state(tag, behind + untaken, scope == "rank", timeout))
+                return state
+            except Unavailable:
+                timeout = deadline - time.monotonic() - _SAVE_PAUSE
+                if timeout <= 0:
+                    raise
+                time.sleep(_SAVE_PAUSE)
 
     def tag(self) -> Tag | None:
         """Of the last element that the loop has; None in a job that has no positions (replicated)."""
