@@ -12,7 +12,7 @@ from penstock.tfrecord import write_tfrecord
 from support import rank
 
 N = 8
-SIZES = {"few": [500, 3, 41, 7], "more": [90, 10, 350, 20, 35, 60, 5], "tails": [N - 1] * 13}
+SIZES = {"one long": [1003], "few": [500, 3, 41, 7], "more": [90, 10, 350, 20, 35, 60, 5], "tails": [N - 1] * 13}
 
 
 def _uneven_files(directory: Path, sizes: list[int]) -> str:

@@ -18,12 +18,18 @@ class Evener {
     std::sort(members_.begin(), members_.end(), [](const Consumer* a, const Consumer* b) { return MarkOf(*a) < MarkOf(*b); });
   }
 
+  // While lanes are left that nobody had, only this: no loop runs ahead of one that has not come yet, which would find too little left.
+  void AwaitAll() {
+    if (SomebodyMissing()) return SetLimit(0);
+    if (job_.limits.erase(state_.epoch()) > 0) TellAll();
+  }
+
   void Run() {
     if (members_.empty()) return;
     const bool missing = SomebodyMissing();
     const bool behind = std::any_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return consumer->epoch < state_.epoch(); });
     SetLimit(missing || behind ? 0 : MarkOf(*members_.front()));
-    if (missing || behind || Moving()) return;
+    if (missing || behind || !state_.AllGranted() || Moving()) return;
     job_.deals.erase(state_.epoch());
     if (!Exhausted()) {
       MoveToPoorest();
@@ -38,7 +44,7 @@ class Evener {
     return !consumer.undecided && consumer.epoch <= state_.epoch() && (!consumer.expired || job_.holds());
   }
 
-  // A declared consumer that never came. One that delivered and has no seat has left.
+  // A declared consumer that never came, or has not begun. One that delivered and has no seat has left.
   bool SomebodyMissing() {
     for (uint32_t index = 0; index < job_.consumers; ++index) {
       if (job_.Seated(index) == nullptr && !job_.delivered.contains(index)) return true;
@@ -167,12 +173,17 @@ class Evener {
 
 bool EndsEvenly(const Job& job) { return job.mode == Mode::kShared && job.evens() != Even::kUneven; }
 
-bool Evening(const Job& job, const EpochState& state) { return EndsEvenly(job) && state.AllGranted() && !job.steps.contains(state.epoch()); }
+bool Evening(const Job& job, const EpochState& state) {
+  const bool from_here_on = state.AllGranted() || job.shape().range_rows > 0;
+  return EndsEvenly(job) && from_here_on && !job.steps.contains(state.epoch());
+}
 
 uint64_t EvenPiece(const Job& job) { return kPieceBatches * job.inputs.layout.batch; }
 
 void EvenOut(Job& job, EpochState& state, TimePoint now, Changes& changes) {
-  if (Evening(job, state)) Evener(job, state, now, changes).Run();
+  if (!EndsEvenly(job) || job.steps.contains(state.epoch())) return;
+  Evener evener(job, state, now, changes);
+  Evening(job, state) ? evener.Run() : evener.AwaitAll();
 }
 
 }  // namespace penstock::dispatcher

@@ -10,7 +10,8 @@ namespace penstock::dispatcher {
 // The job's consumers end an epoch at the same step.
 bool EndsEvenly(const Job& job);
 
-// They are told how far they may go in this epoch: from the moment all of its lanes were granted, until `steps` is known.
+// They are told how far they may go in this epoch: from the moment all of its lanes were granted, or from its start where lanes are granted in
+// ranges, until `steps` is known.
 bool Evening(const Job& job, const EpochState& state);
 
 // How far a consumer can come in its epoch with what it has.
@@ -19,7 +20,8 @@ inline uint64_t MarkOf(const Consumer& consumer) { return consumer.batches + con
 // Rows that one gets at a time of what is left: small pieces, so that those who are behind catch up.
 uint64_t EvenPiece(const Job& job);
 
-// Moves what is left to whoever is behind, tells the limit, and the number of steps once nothing more can become ready anywhere.
+// Holds all back until each declared consumer has come. Then moves what is left to whoever is behind, tells the limit, and the number of steps
+// once nothing more can become ready anywhere.
 void EvenOut(Job& job, EpochState& state, TimePoint now, Changes& changes);
 
 }  // namespace penstock::dispatcher

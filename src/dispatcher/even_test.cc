@@ -144,8 +144,26 @@ TEST_F(EvenTest, ADeclaredConsumerThatNeverCameIsWaitedFor) {
   msg::Join join = h.JoinOf(1);
   join.consumers = 2;
   Scripted alone(h.JoinOk(join, LayoutOf(2)));
+  EXPECT_EQ(alone.Hold(h, 1).limit, 0u) << "a lane is left";
   for (int beats = 0; beats < 3; ++beats) alone.Hold(h, 2);
   EXPECT_EQ(alone.reply.limit, 0u);
+  EXPECT_THAT(alone.reply.waiting_for, HasSubstr("consumers 1 of 2 have joined"));
+  join = h.JoinOf(2);
+  join.consumers = 2;
+  join.index = 1;
+  Scripted late(h.JoinOk(join, LayoutOf(2)));
+  EXPECT_EQ(late.Hold(h, 1).waiting_for.find("joined"), std::string::npos);
+}
+
+TEST_F(EvenTest, WhereLanesAreGrantedInRangesNobodyRunsAheadFromTheStart) {
+  Start(Even::kPad, 1);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  readers[0].beat.batches = 1;
+  readers[0].beat.ready_batches = 7;
+  readers[0].Say(h);
+  readers[1].beat.ready_batches = 2;
+  EXPECT_EQ(readers[1].Say(h).limit, 2u);
+  EXPECT_EQ(readers[1].reply.steps, msg::kNoLimit) << "the lane has not ended";
 }
 
 TEST_F(EvenTest, UnevenHoldsNobodyUp) {

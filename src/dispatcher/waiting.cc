@@ -15,9 +15,12 @@ std::string WaitsForSeat(const Job& job, const Consumer& consumer) {
   return "a seat";
 }
 
+size_t Started(const Job& job) {
+  return std::count_if(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.undecided; });
+}
+
 std::string WaitsForStart(const Job& job) {
-  const auto there = std::count_if(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.undecided; });
-  return "the start: consumers " + std::to_string(there) + " of " + std::to_string(job.consumers) + " have joined";
+  return "the start: consumers " + std::to_string(Started(job)) + " of " + std::to_string(job.consumers) + " have joined";
 }
 
 std::string WaitsForTheAbsent(const Job& job, Epoch epoch) {
@@ -38,6 +41,7 @@ std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, 
   if (consumer.ended) return "";
   const auto limit = job.limits.find(consumer.epoch);
   if (limit != job.limits.end() && consumer.batches >= limit->second) {
+    if (Started(job) < job.consumers && limit->second == 0) return WaitsForStart(job);
     return "the other consumers, which have not come so far: all end the epoch at one step (even)";
   }
   if (job.mode == Mode::kStrict) return job.started ? WaitsForTheAbsent(job, consumer.epoch) : WaitsForStart(job);
