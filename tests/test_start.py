@@ -90,7 +90,9 @@ def test_the_environment_names_the_service(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ctrl_c_interrupts_a_reader_that_waits(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=0)
-    program = "import sys, penstock; print('go', flush=True); next(iter(penstock.Dataset.from_range(5).distribute(sys.argv[1])))"
+    # A shell that runs the tests in the background has its children ignore the signal.
+    heeds = "import signal, sys, penstock; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeds}; print('go', flush=True); next(iter(penstock.Dataset.from_range(5).distribute(sys.argv[1])))"
     waiting = subprocess.Popen([sys.executable, "-c", program, cluster.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert waiting.stdout is not None
     assert waiting.stdout.readline() == "go\n"
