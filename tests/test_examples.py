@@ -89,12 +89,17 @@ def test_two_ranks_train_a_recommender_from_one_pipeline_of_a_reader(recommender
 # ---- resuming
 
 
+def _write_rows(directory: Path) -> None:
+    """800 rows with ids in 8 files."""
+    directory.mkdir()
+    for file in range(8):
+        rows = [{"id": file * 100 + i, "x": [float(i % 3), 1.0, 2.0, 3.0]} for i in range(100)]
+        write_tfrecord(directory / f"{file}.tfrecord", rows)
+
+
 def test_a_checkpoint_of_two_ranks_is_gone_on_from_by_three(start_cluster: StartCluster, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    data.mkdir()
-    for file in range(8):
-        rows = [{"id": file * 100 + i, "x": [float(i), 1.0, 2.0, 3.0]} for i in range(100)]
-        write_tfrecord(data / f"{file}.tfrecord", rows)
+    _write_rows(data)
     program, checkpoint = str(EXAMPLES / "resume.py"), str(tmp_path / "checkpoint.pt")
     service = {"PENSTOCK_SERVICE": start_cluster(2).address}
     _torchrun(2, program, str(data), "--checkpoint", checkpoint, "--steps", "10", "--seen", str(tmp_path / "before"), **service)
@@ -103,3 +108,25 @@ def test_a_checkpoint_of_two_ranks_is_gone_on_from_by_three(start_cluster: Start
     before, after = ([int(i) for file in tmp_path.glob(f"{leg}.*") for i in file.read_text().split()] for leg in ("before", "after"))
     assert len(before) == 2 * 10 * 16
     assert sorted(before + after) == list(range(800)), "every row once"
+
+
+# ---- other loops
+
+
+def _said(program: str, *arguments: str, **environment: str) -> str:
+    command = [sys.executable, str(EXAMPLES / program), *arguments]
+    done = subprocess.run(command, env={**_binary.environment(), **QUIET, **environment}, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_jax_loop_learns_and_goes_on_where_it_was(start_cluster: StartCluster, tmp_path: Path) -> None:
+    _write_rows(tmp_path / "data")
+    service = {"PENSTOCK_SERVICE": start_cluster(1).address, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    arguments = [str(tmp_path / "data"), "--checkpoint", str(tmp_path / "state.json")]
+    lines = [_said("jax_loop.py", *arguments, *more, **service).splitlines() for more in (["--steps", "10"], [])]
+    assert [len(leg) for leg in lines] == [10, 40]
+    ids = [int(i) for leg in lines for line in leg for i in re.findall(r"\d+", line.partition("ids")[2])]
+    assert sorted(ids) == list(range(800)), "every row once"
+    losses = [float(re.findall(r"loss ([\d.]+)", line)[0]) for leg in lines for line in leg]
+    assert losses[-1] < 0.1 * losses[0]

@@ -1,0 +1,5 @@
+"""penstock for JAX: a loader whose batches are jax arrays."""
+
+from penstock.jax.loader import DataLoader
+
+__all__ = ["DataLoader"]

@@ -1,0 +1,128 @@
+"""DataLoader: batches of jax arrays, laid over devices and processes as a sharding says."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from penstock import _foreign
+from penstock.errors import Invalid
+from penstock.jax import places
+from penstock.ragged import Ragged
+
+if TYPE_CHECKING:
+    from penstock.reader import Reader, Tag
+    from penstock.service import Service
+
+_SHUFFLE_ROWS = 10_000  # in a lane's buffer, for inputs that cannot be permuted as a whole
+
+
+class DataLoader:
+    """Iterates batches of jax arrays that workers have prepared. Each `iter()` is one epoch.
+
+    dataset: a `penstock.Dataset`, a torch dataset, or a `tf.data.Dataset`; the last two are code, which workers run with `--allow-code`.
+    batch_size: rows that this process brings to a batch; None where the dataset is batched already.
+    shuffle: datasets that are read by index are permuted as a whole, others in buffers.
+    sharding: a `jax.sharding.Sharding` of the first dimension: arrays are global, and made of the rows of all processes. Processes whose devices
+        hold the same rows are mirrors, and see the same batches. None: arrays of this process's rows, on its default device.
+    service, job_name, seed, epochs, timeout, even: as for `Dataset.distribute`; epochs=None reads one at each iteration.
+    processing_mode: "strict" with several processes (one order of batches, whatever the number of workers), else "shared".
+    drop_last: a short last batch would be compiled for anew, so it is left out.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        *,
+        sharding: Any = None,
+        service: Service | str | None = None,
+        job_name: str | None = None,
+        processing_mode: str | None = None,
+        seed: int = 0,
+        epochs: int | None = None,
+        drop_last: bool = True,
+        timeout: float = 600.0,
+        even: str = "auto",
+    ) -> None:
+        prepared = _foreign.dataset_of(dataset, "DataLoader")
+        if shuffle:
+            prepared = prepared.shuffle(_SHUFFLE_ROWS)
+        self.dataset = prepared if batch_size is None else prepared.batch(batch_size, drop_remainder=drop_last)
+        self._put = _putter(sharding)
+        place = places.find(sharding, job_name)
+        self._consumers = place.consumers or 1
+        mode = processing_mode or ("strict" if self._consumers > 1 else "shared")
+        if mode == "strict" and place.consumers is None:
+            place = places.Place(place.job_name, 0, 1)
+        self._reader: Reader = self.dataset.distribute(
+            service,
+            job_name=place.job_name,
+            consumer_index=place.index,
+            num_consumers=place.consumers,
+            processing_mode=mode,
+            seed=seed,
+            epochs=epochs,
+            even=even,
+            timeout=timeout,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._to_jax, iter(self._reader))
+
+    def __len__(self) -> int:
+        """Batches of one epoch, where they can be counted without reading."""
+        batches = self.dataset.cardinality()
+        if batches < 0:
+            raise TypeError("the number of batches is not known without reading")
+        return batches // self._consumers
+
+    @property
+    def reader(self) -> Reader:
+        return self._reader
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration reads this epoch. Epochs follow by themselves, so there is no need to."""
+        self._reader.set_epoch(epoch)
+
+    def tag(self) -> Tag | None:
+        """Where the loop stands, for `state_dict(at=)` later."""
+        return self._reader.tag()
+
+    def state_dict(self, at: Tag | None = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:
+        """Where the loop is, on all processes; the arguments are those of `Reader.state_dict`."""
+        return self._reader.state_dict(at=at, behind=behind, scope=scope, timeout=timeout)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration begins where the state was saved, on any number of processes. All of them call it."""
+        self._reader.load_state_dict(state)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _to_jax(self, element: Any) -> Any:
+        return jax.tree.map(self._array, element)
+
+    def _array(self, leaf: Any) -> Any:
+        if isinstance(leaf, Ragged):
+            raise Invalid("jax has no ragged arrays: use padded_batch, or leave the column out with project")
+        if isinstance(leaf, bytes) or leaf.dtype == object:
+            return leaf  # strings stay numpy's: jax has none
+        return self._put(leaf)
+
+
+def _putter(sharding: Any) -> Callable[[Any], Any]:
+    """jax keeps what it was given until it has copied it, or as long as its own array lies over it: so the memory of a batch may go straight in."""
+    if sharding is None:
+        return jax.device_put
+    return functools.partial(jax.make_array_from_process_local_data, sharding)
