@@ -11,7 +11,8 @@ class SystemClock final : public Clock {
 }  // namespace
 
 Clock& Clock::System() {
-  static SystemClock clock;
+  // Never destroyed: a reader that was left behind may use it on its thread while the process ends.
+  static SystemClock& clock = *new SystemClock;
   return clock;
 }
 

@@ -34,7 +34,7 @@ std::vector<Interval> Difference(const std::vector<Interval>& rows, const std::v
 }
 
 const std::vector<Interval>& WholeLane() {
-  static const std::vector<Interval> whole = {Interval{}};
+  static const auto& whole = *new std::vector<Interval>{Interval{}};  // never destroyed, as the system clock is not
   return whole;
 }
 

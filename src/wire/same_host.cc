@@ -10,11 +10,12 @@
 namespace penstock {
 
 const HostIdentity& ThisHost() {
-  static const HostIdentity host = [] {
-    HostIdentity identity;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> identity.boot_id;
+  // Never destroyed, as the system clock is not.
+  static const HostIdentity& host = *[] {
+    auto* identity = new HostIdentity;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> identity->boot_id;
     struct stat netns {};
-    if (stat("/proc/self/ns/net", &netns) == 0) identity.netns = netns.st_ino;
+    if (stat("/proc/self/ns/net", &netns) == 0) identity->netns = netns.st_ino;
     return identity;
   }();
   return host;
