@@ -6,6 +6,8 @@ SEEDS ?= 200
 FROM ?= 1
 KILLS ?= 30
 
+# For setup alone: penstock warns of variables with its prefix that it does not know.
+unexport PENSTOCK_CACHE
 export CCACHE_DIR := $(CACHE)/ccache
 # Two clones compile the same thing once.
 export CCACHE_BASEDIR := $(CURDIR)
@@ -20,10 +22,10 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Debian packages and .venv: what is missing, nothing else
-	@scripts/setup.sh
+	@PENSTOCK_CACHE=$(CACHE) scripts/setup.sh
 
 setup-clang:
-	@scripts/setup.sh clang
+	@PENSTOCK_CACHE=$(CACHE) scripts/setup.sh clang
 
 build: setup ## the penstock executable and the Python package, in python/penstock
 	@cmake --preset release >/dev/null

@@ -94,6 +94,13 @@ class Column {
     rows_ += n;
     return values_.Extend(n * shape_.fan[0]);
   }
+  // So many rows more will be appended: memory grows once. A hint, of use where rows have one size.
+  void Expect(uint64_t rows) {
+    if (shape_.levels > 0) return;
+    const size_t used = values_.size();
+    values_.Extend(rows * shape_.fan[0]);
+    values_.Truncate(used);
+  }
   // Columns with one ragged level that is not split by fixed dimensions (a string is one of bytes): a row of `count` entries.
   std::byte* AppendRagged(uint64_t count) {
     PushOffset(0, count);

@@ -113,23 +113,30 @@ Result<ExampleParser> ExampleParser::Create(std::vector<FeatureSpec> features) {
 }
 
 Status ExampleParser::Parse(std::span<const std::string_view> records, Columns& out) {
+  std::vector<Column*> columns;
+  for (size_t i = 0; i < out.size(); ++i) columns.push_back(&out[i]);
+  return Parse(records, columns);
+}
+
+Status ExampleParser::Parse(std::span<const std::string_view> records, std::span<Column* const> out) {
+  const uint64_t before = out.empty() ? 0 : out.front()->rows();
+  for (Column* column : out) column->Expect(records.size());
   for (size_t i = 0; i < records.size(); ++i) {
-    const uint64_t rows = out.rows();
     if (Status status = ParseRow(records[i], out); !status.ok()) {
-      out.Truncate(rows);
+      for (Column* column : out) column->Truncate(before + i);
       return std::move(status).With("row", std::to_string(i));
     }
   }
   return {};
 }
 
-Status ExampleParser::ParseRow(std::string_view record, Columns& out) {
+Status ExampleParser::ParseRow(std::string_view record, std::span<Column* const> out) {
   if (!Locate(record)) {
     return Status(Code::kData,
                   "a record of " + std::to_string(record.size()) + " bytes is not a tf.Example: its Protocol Buffers encoding is damaged");
   }
   for (size_t i = 0; i < fields_.size(); ++i) {
-    PENSTOCK_TRY(found_[i].kind == 0 ? AppendMissing(fields_[i], out[i]) : Append(fields_[i], found_[i].list, found_[i].kind, out[i]));
+    PENSTOCK_TRY(found_[i].kind == 0 ? AppendMissing(fields_[i], *out[i]) : Append(fields_[i], found_[i].list, found_[i].kind, *out[i]));
   }
   return {};
 }

@@ -38,8 +38,9 @@ class ExampleParser {
 
   const std::shared_ptr<const Spec>& spec() const { return spec_; }  // a dict, columns in the order of the features
 
-  // Appends a row for each record to `out`, whose spec is spec(). On an error `out` has the rows before the bad record; the error's details are the
-  // record's place among `records` ("row"), the feature, what was expected and what was found.
+  // Appends a row for each record to `out`, one column for each of spec()'s. On an error they have the rows before the bad record; the error's
+  // details are the record's place among `records` ("row"), the feature, what was expected and what was found.
+  Status Parse(std::span<const std::string_view> records, std::span<Column* const> out);
   Status Parse(std::span<const std::string_view> records, Columns& out);
 
  private:
@@ -62,7 +63,7 @@ class ExampleParser {
   };
 
   static Status Compile(const FeatureSpec& feature, Field& field);
-  Status ParseRow(std::string_view record, Columns& out);
+  Status ParseRow(std::string_view record, std::span<Column* const> out);
   bool Locate(std::string_view record);  // fills found_; false: not a tf.Example
   bool LocateEntries(std::string_view features);
   size_t FieldNamed(std::string_view name);

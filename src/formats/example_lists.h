@@ -1,7 +1,6 @@
 // The value lists of tf.Feature: BytesList, FloatList and Int64List, packed, unpacked or mixed.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,7 +40,15 @@ bool ForEachRun(std::string_view list, WireType alone, Packed packed, Single sin
 
 // A varint ends with the byte whose top bit is clear, so there are as many as such bytes.
 inline uint64_t CountVarints(std::string_view run) {
-  return static_cast<uint64_t>(std::count_if(run.begin(), run.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; }));
+  uint64_t goes_on = 0;
+  size_t at = 0;
+  for (; at + sizeof(uint64_t) <= run.size(); at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, run.data() + at, sizeof word);
+    goes_on += ((word & kTopBits) >> 7) * 0x0101010101010101 >> 56;  // the sum of its bytes
+  }
+  for (; at < run.size(); ++at) goes_on += static_cast<uint8_t>(run[at]) >> 7;
+  return run.size() - goes_on;
 }
 
 inline bool CountValues(std::string_view list, DType dtype, uint64_t& count) {
@@ -86,23 +93,18 @@ inline bool AppendFloats(std::string_view list, uint64_t count, Column& out) {
 
 inline bool AppendInts(std::string_view list, uint64_t count, Column& out) {
   std::byte* to = out.ExtendValues(count * sizeof(int64_t));
-  const auto add = [&to](WireReader& wire) {
-    uint64_t value = 0;
-    const bool good = wire.Varint(value);
+  const auto add = [&to](uint64_t value) {
     std::memcpy(to, &value, sizeof value);
     to += sizeof value;
-    return good;
   };
   return ForEachRun(
-      list, WireType::kVarint,
-      [&](std::string_view run) {
-        WireReader wire(run);
-        while (!wire.done()) {
-          if (!add(wire)) return false;
-        }
-        return true;
-      },
-      add);
+      list, WireType::kVarint, [&](std::string_view run) { return ForEachVarint(run, add); },
+      [&](WireReader& wire) {
+        uint64_t value = 0;
+        const bool good = wire.Varint(value);
+        add(value);
+        return good;
+      });
 }
 
 inline bool AppendStrings(std::string_view list, size_t level, Column& out) {

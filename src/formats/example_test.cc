@@ -57,6 +57,20 @@ TEST(Example, ReadsExtremeIntegers) {
   EXPECT_EQ(As<int64_t>((*columns)[0].buffer(0)), values);
 }
 
+TEST(Example, ReadsIntegersOfEveryLengthBesideEachOther) {
+  Ints values;
+  for (int bits = 0; bits < 64; ++bits) {
+    for (const int64_t value : {static_cast<int64_t>(uint64_t{1} << bits), static_cast<int64_t>((uint64_t{1} << bits) - 1), int64_t{5}})
+      values.push_back(value);
+  }
+  for (size_t count = 1; count <= values.size(); ++count) {
+    const Ints some(values.begin(), values.begin() + static_cast<ptrdiff_t>(count));
+    const auto columns = Parse({Feature("i", DType::kInt64, {static_cast<int64_t>(count)})}, {ExampleWriter().Ints("i", some).Finish()});
+    ASSERT_TRUE(columns.ok());
+    ASSERT_EQ(As<int64_t>((*columns)[0].buffer(0)), some);
+  }
+}
+
 TEST(Example, RaggedFeaturesAreEmptyWhereTheyAreMissing) {
   const auto columns = Parse({Feature("i", DType::kInt64, {kRagged}), Feature("s", DType::kString, {kRagged})},
                              {ExampleWriter().Ints("i", Ints{7}).Finish(), ExampleWriter().Strings("s", Strings{"a", "", "bc"}).Finish(), ""});

@@ -1,11 +1,17 @@
 // Protocol Buffers' wire format, as far as tf.Example needs it. Every read is bounded and says whether it worked.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 namespace penstock {
+
+static_assert(std::endian::native == std::endian::little);
+
+inline constexpr uint64_t kTopBits = 0x8080808080808080;  // clear in the last byte of a varint
 
 enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
@@ -78,5 +84,34 @@ class WireReader {
   const char* at_;
   const char* end_;
 };
+
+// The low seven bits of each of eight bytes, one after another.
+inline uint64_t JoinSevens(uint64_t word) {
+  word = (word & 0x007F007F007F007F) | (word & 0x7F007F007F007F00) >> 1;
+  word = (word & 0x00003FFF00003FFF) | (word & 0x3FFF00003FFF0000) >> 2;
+  return (word & 0x000000000FFFFFFF) | (word & 0x0FFFFFFF00000000) >> 4;
+}
+
+// Calls `add` for each of many varints that follow each other, without a branch a byte while 8 bytes are left. False where one is damaged.
+template <class Add>
+[[nodiscard]] bool ForEachVarint(std::string_view run, Add add) {
+  const char* at = run.data();
+  const char* const end = at + run.size();
+  while (end - at >= static_cast<ptrdiff_t>(sizeof(uint64_t))) {
+    uint64_t word = 0;
+    std::memcpy(&word, at, sizeof word);
+    const uint64_t last_bytes = ~word & kTopBits;
+    if (last_bytes == 0) break;  // longer than 8 bytes
+    add(JoinSevens(word & (last_bytes ^ (last_bytes - 1))));
+    at += std::countr_zero(last_bytes) / 8 + 1;
+  }
+  WireReader wire({at, static_cast<size_t>(end - at)});
+  while (!wire.done()) {
+    uint64_t value = 0;
+    if (!wire.Varint(value)) return false;
+    add(value);
+  }
+  return true;
+}
 
 }  // namespace penstock

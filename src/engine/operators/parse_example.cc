@@ -1,5 +1,6 @@
 // parse_example(features): tf.Example records into columns, many at once.
-#include <cstring>
+#include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <optional>
 
@@ -67,9 +68,7 @@ class ParseExample final : public Operator {
   Status Evaluate(const Node& node, RowPtrs rows, ColumnPtrs columns) const override {
     PENSTOCK_ASSIGN(const Records records, RecordsOf(node.input(), rows));
     PENSTOCK_ASSIGN(Borrowed parser, Borrow(columns));
-    const Status status = parser->parser.Parse(records.strings, parser->columns);
-    if (status.ok()) HandOver(*parser, records, columns);
-    parser->columns.Clear();
+    const Status status = batched_.has_value() ? ParseBatches(*parser, records, columns) : ParseRows(*parser, records, columns);
     Return(std::move(parser));
     return status.ok() ? status : At(status, batched_.has_value() ? RowPtrs() : rows);
   }
@@ -78,7 +77,7 @@ class ParseExample final : public Operator {
   std::string Words() const override { return std::to_string(features_.size()) + " features of tf.Examples"; }
 
  private:
-  // A parser of the wanted features, and room for what it makes. Parsers learn the order of features, so they are kept.
+  // A parser of the wanted features, and room for rows that become batches. Parsers learn the order of features, so they are kept.
   struct Worker {
     std::vector<bool> wanted;
     ExampleParser parser;
@@ -112,15 +111,30 @@ class ParseExample final : public Operator {
     if (idle_.size() < kIdle) idle_.push_back(std::move(worker));
   }
 
+  // None of them where one is bad.
+  static Status ParseRows(Worker& worker, const Records& records, ColumnPtrs columns) {
+    std::vector<Column*> wanted;
+    std::copy_if(columns.begin(), columns.end(), std::back_inserter(wanted), [](const Column* column) { return column != nullptr; });
+    const uint64_t before = wanted.empty() ? 0 : wanted.front()->rows();
+    Status status = worker.parser.Parse(records.strings, wanted);
+    if (!status.ok()) {
+      for (Column* column : wanted) column->Truncate(before);
+    }
+    return status;
+  }
+
+  Status ParseBatches(Worker& worker, const Records& records, ColumnPtrs columns) const {
+    Status status = worker.parser.Parse(records.strings, worker.columns);
+    if (status.ok()) HandOver(worker, records, columns);
+    worker.columns.Clear();
+    return status;
+  }
+
   void HandOver(const Worker& worker, const Records& records, ColumnPtrs columns) const {
     size_t next = 0;
     for (Column* column : columns) {
       if (column == nullptr) continue;
       const ColumnView parsed = worker.columns[next++].view();
-      if (!batched_.has_value()) {
-        column->Append(parsed, 0, parsed.rows);
-        continue;
-      }
       uint64_t first = 0;
       for (const uint64_t n : records.batches) {
         AppendNested(*column, parsed, first, n, !batched_->drop_remainder);
