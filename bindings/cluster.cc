@@ -8,6 +8,7 @@
 
 #include "bind.h"
 #include "cluster/identity.h"
+#include "cluster/parse.h"
 #include "errors.h"
 
 namespace nb = nanobind;
@@ -51,6 +52,10 @@ nb::dict ToPython(const cluster::Identity& identity) {
 void BindCluster(nb::module_& m) {
   m.def(
       "identify", [](const nb::dict& facts) { return ToPython(Unwrap(cluster::Identify(ToInputs(facts)))); }, nb::arg("facts"));
+  m.def(
+      "parse_service",
+      [](const std::string& name, const std::string& value) { return cluster::ToString(Unwrap(cluster::ParseService(name, value))); },
+      nb::arg("name"), nb::arg("value"));
 }
 
 }  // namespace penstock::python

@@ -102,3 +102,17 @@ def test_ctrl_c_interrupts_a_reader_that_waits(start_cluster: StartCluster) -> N
     _, errors = waiting.communicate(timeout=10)
     assert time.monotonic() - begin < 2
     assert "KeyboardInterrupt" in errors
+
+
+@pytest.mark.parametrize("arguments", [["statsu"], ["--json", "statsu"], ["statsu", "--help"]])
+def test_a_misspelt_subcommand_is_named_with_the_one_that_was_meant(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "penstock: there is no subcommand 'statsu', did you mean 'status'? `penstock --help` lists them\n"
+
+
+def test_a_subcommand_that_is_far_from_all_is_named() -> None:
+    done = run("foo", "--help")
+    assert (done.returncode, done.stderr) == (2, "penstock: there is no subcommand 'foo'; `penstock --help` lists them\n")
+    assert run("--help").returncode == 0
+    assert run("status", "--help").returncode == 0

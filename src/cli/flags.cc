@@ -1,9 +1,11 @@
 // The only file that sees CLI11.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <string>
 
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/values.h"
 
@@ -22,6 +24,19 @@ void AddParsed(CLI::App& app, const std::string& name, T* value, const std::stri
          },
          help)
       ->type_name(type);
+}
+
+// What stands where a subcommand should, and is none.
+Status CheckSubcommand(int argc, const char* const* argv) {
+  std::vector<std::string_view> names;
+  for (const CommandEntry& entry : Commands()) names.emplace_back(entry.name);
+  const char* const* end = argv + argc;
+  const char* const* word = std::find_if(argv + 1, end, [](const char* argument) { return argument[0] != '-'; });
+  if (word >= end || std::find(names.begin(), names.end(), *word) != names.end()) return {};
+  const std::string_view nearest = Nearest(*word, names);
+  const std::string hint = nearest.empty() ? "" : ", did you mean '" + std::string(nearest) + "'?";
+  return Status(Code::kInvalid,
+                "there is no subcommand '" + std::string(*word) + "'" + hint + (hint.empty() ? "; " : " ") + "`penstock --help` lists them");
 }
 
 void PrintError(const Status& status) { std::fprintf(stderr, "penstock: %s\n", status.message().c_str()); }
@@ -70,6 +85,10 @@ int RunCli(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.footer("Example:\n  penstock local --workers 2 -- python train.py");
+  if (const Status known = CheckSubcommand(argc, argv); !known.ok()) {
+    PrintError(known);
+    return kExitUsage;
+  }
   std::vector<std::unique_ptr<Command>> commands;
   Command* chosen = nullptr;
   for (const CommandEntry& entry : Commands()) {

@@ -154,6 +154,15 @@ TEST(Identify, ATrainerHasNoUseForAnAddressToListenOn) {
   EXPECT_FALSE(Identify(Of({{"PENSTOCK_ROLE", "worker"}, {"PENSTOCK_ADVERTISE", "a b"}})).ok());
 }
 
+TEST(Identify, AMisspeltServiceIsRefusedWithTheWordThatWasMeant) {
+  for (const auto& [misspelt, meant] : {std::pair{"inlin", "inline"}, {"loacl", "local"}, {"of", "off"}}) {
+    const Result<Identity> identity = Identify({.environment = {{"PENSTOCK_SERVICE", misspelt}}});
+    ASSERT_FALSE(identity.ok());
+    EXPECT_NE(identity.status().message().find("did you mean '" + std::string(meant) + "'?"), std::string::npos) << identity.status().message();
+  }
+  EXPECT_EQ(Identify({.environment = {{"PENSTOCK_SERVICE", "trainer"}}}).status().message().find("did you mean"), std::string::npos);
+}
+
 TEST(Identify, ADispatcherNeedsNoService) {
   EXPECT_TRUE(Identify(Of({{"PENSTOCK_ROLE", "dispatcher"}, {"PENSTOCK_SERVICE", "???"}})).ok());
   EXPECT_FALSE(Identify(Of({{"PENSTOCK_ROLE", "worker"}, {"PENSTOCK_SERVICE", "???"}})).ok());

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/constants.h"
+#include "base/nearest.h"
 
 namespace penstock::cluster {
 namespace {
@@ -88,6 +89,13 @@ Result<Service> ParseUnix(std::string_view name, std::string_view value) {
   return Service(UnixService{std::string(path)});
 }
 
+Status NoServiceNamed(std::string_view name, std::string_view value) {
+  constexpr std::array<std::string_view, 3> kWords = {"inline", "off", "local"};
+  const std::string_view nearest = Nearest(value, kWords);
+  const std::string hint = nearest.empty() ? "" : "; did you mean '" + std::string(nearest) + "'?";
+  return Malformed(name, value, "penstock://host:port, unix:/path, local:N, inline or off" + hint);
+}
+
 }  // namespace
 
 const std::string* Find(const Environment& environment, std::string_view name) {
@@ -156,7 +164,6 @@ Result<Address> ParseAddress(std::string_view name, std::string_view value, uint
 }
 
 Result<Service> ParseService(std::string_view name, std::string_view value) {
-  constexpr std::string_view kExpected = "penstock://host:port, unix:/path, local:N, inline or off";
   if (value == "inline") return Service(InlineService{});
   if (value == "off") return Service(OffService{});
   if (value == "local" || value.starts_with("local:")) return ParseLocal(name, value);
@@ -171,7 +178,7 @@ Result<Service> ParseService(std::string_view name, std::string_view value) {
   const Result<Address> address = ParseAddress(name, rest, kDefaultPort);
   // A bare word is more likely a misspelt "inline" than a host: a host without a port needs its scheme.
   const bool bare = rest.size() == value.size() && rest.find_first_of(":.") == std::string_view::npos;
-  if (!address.ok() || address->port == 0 || bare) return Malformed(name, value, kExpected);
+  if (!address.ok() || address->port == 0 || bare) return NoServiceNamed(name, value);
   return Service(*address);
 }
 

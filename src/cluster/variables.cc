@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/nearest.h"
+
 namespace penstock::cluster {
 namespace {
 
@@ -74,40 +76,17 @@ bool IsOfKubernetes(std::string_view name) {
   return port != std::string_view::npos && port + 6 < name.size() && name[port + 6] >= '0' && name[port + 6] <= '9';
 }
 
-// Levenshtein's, with a row of memory.
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 std::span<const Variable> PenstockVariables() { return kPenstockVariables; }
 std::span<const Variable> PlatformVariables() { return kPlatformVariables; }
 
 std::string_view NearestVariable(std::string_view name) {
-  if (!name.starts_with(kPrefix) || name.size() > 64) return {};
-  const std::string_view tail = name.substr(kPrefix.size());
-  std::string_view nearest;
-  size_t best = std::max<size_t>(2, tail.size() / 2);  // further off, it is another word
-  for (const Variable& known : kPenstockVariables) {
-    const size_t distance = Distance(tail, known.name.substr(kPrefix.size()));
-    if (distance <= best && (nearest.empty() || distance < best)) {
-      best = distance;
-      nearest = known.name;
-    }
-  }
-  return nearest;
+  if (!name.starts_with(kPrefix)) return {};
+  std::vector<std::string_view> tails;
+  for (const Variable& known : kPenstockVariables) tails.push_back(known.name.substr(kPrefix.size()));
+  const auto nearest = std::find(tails.begin(), tails.end(), Nearest(name.substr(kPrefix.size()), tails));
+  return nearest == tails.end() ? std::string_view() : kPenstockVariables[static_cast<size_t>(nearest - tails.begin())].name;
 }
 
 std::vector<std::string> WarnOfVariables(const Environment& environment) {
