@@ -11,7 +11,7 @@ namespace penstock::dispatcher {
 namespace {
 
 Status PutAway(const Tombstone& job) {
-  if (job.outcome == kOutcomeFinished) return Status(Code::kFinished, "the job has finished and was put away");
+  if (job.outcome == kOutcomeFinished) return Status(Code::kFinished, "the job has finished, all its epochs being delivered, and was put away");
   return Status(Code::kStale,
                 "the job was put away: all its consumers had left it, or were not heard of for long; open a new reader, and load the state that "
                 "was saved last to go on from there");
@@ -176,7 +176,7 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, const Consumer& c
   reply.started = job.mode != Mode::kStrict || job.started;
   reply.epoch_done = consumer.epoch < job.first_open;
   reply.workers = WorkerList();
-  reply.waiting_for = WaitingFor(job, consumer, now_, reply.workers.size());
+  reply.waiting_for = WaitsFor(job, consumer, reply.workers.size());
   return reply;
 }
 

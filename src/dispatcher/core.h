@@ -75,7 +75,9 @@ struct CoreOptions {
   std::function<Result<std::string>(std::string_view plan)> check_plan;
   // The fingerprint of what makes its rows: a position is restored over the same rows, in batches of another size too. Not given: the plan's own.
   std::function<Result<std::string>(std::string_view plan)> rows_of = {};
-  Duration worker_deadline = std::chrono::seconds(30);  // a join fails when no worker came for so long
+  // How a job's plan and a joining consumer's differ, in words. Not given: their fingerprints are named.
+  std::function<std::string(std::string_view job, std::string_view joining)> difference = {};
+  Duration worker_deadline = std::chrono::seconds(30);  // a join is answered with Unavailable when no worker came for so long
 };
 
 // Since this core was made.

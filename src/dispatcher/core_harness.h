@@ -94,6 +94,9 @@ class CoreHarness {
       if (plan == "bad") return Status(Code::kInvalid, "bad plan");
       return "id-of-" + std::string(plan);
     };
+    options.difference = [](std::string_view job, std::string_view joining) {
+      return std::string(job) + " in the job, " + std::string(joining) + " here";
+    };
     core = std::make_unique<DispatcherCore>(std::move(options));
     if (Status status = core->Restore(now, stored); !status.ok()) DieOf(status);
   }

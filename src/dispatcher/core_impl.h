@@ -106,7 +106,9 @@ class DispatcherCore::Impl {
   void OnInputs(Listing& listing, Result<Message> answer);
   void OnListed(JobId id, const msg::Inputs& inputs);
   void FailListing(JobId id, const Status& error);
-  bool WasFinished(const std::string& name) const;
+  Status CheckTerms(const Job& job, const msg::Join& join) const;
+  std::optional<std::string> OutcomeOf(const std::string& name) const;
+  std::string WaitsFor(const Job& job, const Consumer& consumer, size_t workers) const;
   void CheckListings();
 
   // seats.cc
@@ -147,6 +149,7 @@ class DispatcherCore::Impl {
   void ShutOut(const Job& job, const Consumer& member);
   void FailCohort(const Job& job, const Status& error);
   void CheckCohorts();
+  static std::string Missing(const Job& job, const Cohort& cohort);
   Status MissingRecruits(const Job& job, const Cohort& cohort) const;
 
   // gathers.cc

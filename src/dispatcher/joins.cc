@@ -34,7 +34,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   const PendingJoin pending{session, request, join, {}};
   if (Job* job = FindJob(join)) return JoinReady(pending, *job);
   if (Listing* listing = FindListing(join)) {
-    if (Status status = CompareTerms(listing->job, join); !status.ok()) return Fail(session, request, status);
+    if (Status status = CheckTerms(listing->job, join); !status.ok()) return Fail(session, request, status);
     joins_.push_back(pending);
     joins_.back().job = listing->job.id;
     return;
@@ -98,7 +98,7 @@ void DispatcherCore::Impl::StartListing(SessionId session, RequestId request, co
   job.on_death = join.on_death;
   job.places = join.places != 0 ? join.places : join.consumers;
   // A name that was read to its end: there is nothing more to read but what a restored position leaves.
-  if (WasFinished(join.job_name)) job.first_open = Epoch{join.epochs};
+  if (OutcomeOf(join.job_name)) job.first_open = Epoch{join.epochs};
   listing.since = now_;
   joins_.push_back({session, request, join, id});
   AskForInputs(listings_.emplace(id, std::move(listing)).first->second);
@@ -129,8 +129,18 @@ void DispatcherCore::Impl::OnInputs(Listing& listing, Result<Message> answer) {
   AskForInputs(listing);
 }
 
-bool DispatcherCore::Impl::WasFinished(const std::string& name) const {
-  return !name.empty() && std::any_of(tombstones_.begin(), tombstones_.end(), [&](const Tombstone& tombstone) { return tombstone.name == name; });
+Status DispatcherCore::Impl::CheckTerms(const Job& job, const msg::Join& join) const {
+  if (job.dataset == join.dataset) return CompareTerms(job, join);
+  const auto has = datasets_.find(job.dataset);
+  const bool known = has != datasets_.end() && options_.difference;
+  return OtherDataset(job, join.dataset, known ? options_.difference(has->second.plan, datasets_.at(join.dataset).plan) : "");
+}
+
+// Of the last job of this name that is over.
+std::optional<std::string> DispatcherCore::Impl::OutcomeOf(const std::string& name) const {
+  const auto last =
+      std::find_if(tombstones_.rbegin(), tombstones_.rend(), [&](const Tombstone& tombstone) { return !name.empty() && tombstone.name == name; });
+  return last == tombstones_.rend() ? std::nullopt : std::optional(last->outcome);
 }
 
 void DispatcherCore::Impl::OnListed(JobId id, const msg::Inputs& inputs) {
@@ -179,8 +189,8 @@ void DispatcherCore::Impl::CheckListings() {
     if (listing.ask.has_value() || now_ - listing.since < options_.worker_deadline) continue;
     Status error = listing.last_error;
     if (error.ok()) {
-      error = Status(Code::kUnavailable, "no worker has registered with this dispatcher, so nobody can list the inputs of " + Named(listing.job) +
-                                             ": start one with `penstock worker --dispatcher ADDRESS`");
+      error =
+          Status(Code::kUnavailable, "no worker is there to list the inputs of the dataset; start one with `penstock worker --dispatcher ADDRESS`");
     }
     failed.emplace_back(id, std::move(error));
   }

@@ -55,9 +55,17 @@ TEST(Join, OfAJobWithOtherTermsIsAMismatchThatNamesBoth) {
   const Status error = ErrorOf(h.Join(join, LayoutOf(3)));
   EXPECT_EQ(error.code(), Code::kMismatch);
   EXPECT_THAT(error.message(), HasSubstr("seed 0, this join asks for 42"));
-  join = h.JoinOf(2);
+}
+
+TEST(Join, OfAJobOverAnotherDatasetIsAMismatchThatSaysHowTheyDiffer) {
+  CoreHarness h;
+  h.AddWorker(1);
+  h.JoinOk(h.JoinOf(1), LayoutOf(3));
+  msg::Join join = h.JoinOf(2);
   join.dataset = h.Register("other");
-  EXPECT_EQ(ErrorOf(h.Join(join, LayoutOf(3))).code(), Code::kMismatch);
+  const Status error = ErrorOf(h.Join(join, LayoutOf(3)));
+  EXPECT_EQ(error.code(), Code::kMismatch);
+  EXPECT_THAT(error.message(), HasSubstr("job 'train' reads another dataset: plan in the job, other here"));
 }
 
 TEST(Join, WhatThisVersionLacksIsRefusedByName) {
@@ -143,7 +151,9 @@ TEST(Join, OfAFinishedJobSaysThatItHasFinished) {
   EXPECT_TRUE(a.reply.end);
   EXPECT_TRUE(a.reply.epoch_done);
   Scripted late(h.JoinOk(h.JoinOf(2), LayoutOf(1)));
-  EXPECT_EQ(late.Error(h).code(), Code::kFinished);
+  const Status finished = late.Error(h);
+  EXPECT_EQ(finished.code(), Code::kFinished);
+  EXPECT_THAT(finished.message(), HasSubstr("its epoch was delivered to the end"));
   h.Say(SessionId{1}, msg::Leave{joined.job, joined.consumer, {}, {}});
   EXPECT_TRUE(h.core->Quiet());
   const msg::Joined again = h.JoinOk(h.JoinOf(3), LayoutOf(1));

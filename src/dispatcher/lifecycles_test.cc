@@ -140,7 +140,7 @@ TEST(Lifecycles, ANamedJobThatNobodyReadForADayIsPutAwayAndSaysSo) {
   h.AddWorker(1);
   const Status error = Scripted(h.JoinOk(JoinOf(h, 1), LayoutOf(1))).Error(h);
   EXPECT_EQ(error.code(), Code::kFinished);
-  EXPECT_THAT(error.message(), HasSubstr("nobody came back to it for a day"));
+  EXPECT_THAT(error.message(), HasSubstr("all its consumers had left it, and it was put away after a day"));
 }
 
 msg::Join Anonymous(CoreHarness& h, uint32_t consumers) {

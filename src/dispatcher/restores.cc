@@ -1,4 +1,6 @@
 // Restoring a job: one act of all its consumers together.
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/constants.h"
@@ -176,17 +178,32 @@ void DispatcherCore::Impl::CheckCohorts() {
   }
 }
 
-Status DispatcherCore::Impl::MissingRecruits(const Job& job, const Cohort& cohort) const {
+// Indices of those that have not come, with the names of those that are there: "1 (host:4711), 2".
+std::string DispatcherCore::Impl::Missing(const Job& job, const Cohort& cohort) {
   std::set<uint32_t> there;
   for (const auto& [id, recruit] : cohort.recruits) there.insert(recruit.restore.index);
   std::string missing;
   for (uint32_t index = 0; index < cohort.consumers; ++index) {
-    if (!there.contains(index)) missing += (missing.empty() ? "" : ", ") + std::to_string(index);
+    if (there.contains(index)) continue;
+    const auto member = std::find_if(job.members.begin(), job.members.end(), [&](const auto& item) { return item.second.index == index; });
+    missing += (missing.empty() ? "" : ", ") + std::to_string(index) + (member == job.members.end() ? "" : " (" + member->second.name + ")");
   }
+  return missing;
+}
+
+Status DispatcherCore::Impl::MissingRecruits(const Job& job, const Cohort& cohort) const {
   return Status(Code::kDeadline, "of the " + std::to_string(cohort.consumers) + " consumers that restore " + Named(job) +
-                                     " these did not come within " + std::to_string(kCohortDeadline.count()) + " s: " + missing +
+                                     " these did not come within " + std::to_string(kCohortDeadline.count()) + " s: " + Missing(job, cohort) +
                                      "; a restore is one act of all consumers")
       .With("job", job.name);
+}
+
+// While some restore, the others keep them waiting, whatever each of them waits for besides.
+std::string DispatcherCore::Impl::WaitsFor(const Job& job, const Consumer& consumer, size_t workers) const {
+  const auto cohort = cohorts_.find(job.id);
+  if (cohort == cohorts_.end() || cohort->second.recruits.empty() || cohort->second.consumers == 0) return WaitingFor(job, consumer, now_, workers);
+  return "consumers " + Missing(job, cohort->second) + " of " + std::to_string(cohort->second.consumers) +
+         " to load their state: a restore is one act of all consumers";
 }
 
 }  // namespace penstock::dispatcher

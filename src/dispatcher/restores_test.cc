@@ -223,6 +223,14 @@ TEST_F(RestoreTest, AHigherAttemptSendsTheLowerOneAway) {
   EXPECT_EQ(JoinedOf(3).generation, Generation{1});
 }
 
+TEST_F(RestoreTest, WhileSomeRestoreEverybodyIsToldWhoIsMissing) {
+  const msg::Joined a = JoinAs(1, 0, 3);
+  Scripted second(JoinAs(2, 1, 3));
+  Enlist(Word(a, ToJson(State())));
+  EXPECT_THAT(Scripted(a).Say(h).waiting_for, HasSubstr("consumers 1 (rank-2), 2 of 3 to load their state"));
+  EXPECT_THAT(second.Say(h).waiting_for, HasSubstr("consumers 1 (rank-2), 2 of 3"));
+}
+
 TEST_F(RestoreTest, WhoDidNotComeIsNamedAfterADeadline) {
   const msg::Joined a = JoinAs(1, 0, 3);
   Enlist(Word(a, ToJson(State())));

@@ -55,7 +55,7 @@ void DispatcherCore::Impl::JoinReady(const PendingJoin& pending, Job& job) {
     member->second.session = pending.session;
     return SendJoined(pending.session, pending.request, job, member->second);
   }
-  if (Status status = CompareTerms(job, join); !status.ok()) return Fail(pending.session, pending.request, status);
+  if (Status status = CheckTerms(job, join); !status.ok()) return Fail(pending.session, pending.request, status);
   const Consumer* before = join.consumers > 0 && join.consumers == job.consumers ? job.Seated(join.index) : nullptr;
   if (before != nullptr && join.attempt < before->attempt) {
     return Fail(pending.session, pending.request,
@@ -101,7 +101,7 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
 
 // It reads without having restored.
 Status DispatcherCore::Impl::Begin(Job& job, Consumer& consumer, Changes& changes) {
-  if (job.finished()) return JobFinished(job.name);
+  if (job.finished()) return JobFinished(job, OutcomeOf(job.name).value_or(kOutcomeFinished));
   if (consumer.declared != job.consumers) return OtherConsumers(job, consumer.declared);
   if (job.delivered.contains(consumer.index) && job.consumers > 0 && consumer.on_restart != OnRestart::kContinue) {
     return StartedAnew(job, consumer.index);

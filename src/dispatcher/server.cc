@@ -11,6 +11,7 @@
 #include "dispatcher/core.h"
 #include "dispatcher/store.h"
 #include "penstock/plan.h"
+#include "plan/difference.h"
 #include "plan/position.h"
 #include "wire/io_thread.h"
 
@@ -28,6 +29,12 @@ std::function<Result<std::string>(std::string_view)> PlanChecker(std::function<S
 Result<std::string> RowsOf(std::string_view bytes) {
   PENSTOCK_ASSIGN(const Plan plan, ParsePlan(bytes));
   return RowsFingerprint(plan);
+}
+
+std::string DifferenceOf(std::string_view job, std::string_view joining) {
+  const Result<Plan> has = ParsePlan(job);
+  const Result<Plan> asks = ParsePlan(joining);
+  return has.ok() && asks.ok() ? Difference(*has, *asks, "in the job", "here") : "";
 }
 
 }  // namespace
@@ -90,6 +97,7 @@ DispatcherServer::Impl::Impl(ServerOptions options, std::unique_ptr<Store> store
              .version = PENSTOCK_VERSION,
              .check_plan = PlanChecker(options_.check_plan),
              .rows_of = RowsOf,
+             .difference = DifferenceOf,
              .worker_deadline = options_.worker_deadline}),
       io_("pens-dispatch"),
       core_timer_(io_),

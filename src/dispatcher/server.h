@@ -22,7 +22,8 @@ struct ServerOptions {
   std::string token{};      // "": anybody may come
   // Checks a plan beyond its structure and fingerprint (engine/pipeline.h CheckPlan). Empty: structure only.
   std::function<Status(std::string_view plan)> check_plan{};
-  Duration worker_deadline = std::chrono::seconds(30);  // a join fails when no worker came for so long
+  // Without a worker for so long a join is answered with Unavailable. How long to ask again is the consumer's own deadline, and so it knows why.
+  Duration worker_deadline = std::chrono::milliseconds(250);
   Duration store_tick = kStoreTick;
   Duration exit_when_done{0};  // ends when jobs were read and none was for so long; 0: never
   Pace pace{};

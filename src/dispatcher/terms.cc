@@ -23,7 +23,6 @@ std::string_view NameOf(Even even) {
 std::string Named(const Job& job) { return "job '" + job.name + "'"; }
 
 Status CompareTerms(const Job& job, const msg::Join& join) {
-  if (job.dataset != join.dataset) return Differs(job, "dataset", job.dataset, join.dataset);
   if (job.mode != join.mode) return Differs(job, "mode", std::string(Name(job.mode)), std::string(Name(join.mode)));
   if (job.seed != join.seed) return Differs(job, "seed", std::to_string(job.seed), std::to_string(join.seed));
   if (job.epochs != join.epochs) return Differs(job, "epochs", std::to_string(job.epochs), std::to_string(join.epochs));
@@ -44,11 +43,20 @@ Status OtherGeneration(const Job& job, Generation generation) {
                                   "; this consumer reads generation " + std::to_string(Raw(generation)));
 }
 
-Status JobFinished(const std::string& name) {
-  return Status(Code::kFinished, "job '" + name +
-                                     "' has finished: its epochs were delivered, or nobody came back to it for a day; read again under another job "
-                                     "name, or restore a position of it")
-      .With("job", name);
+Status OtherDataset(const Job& job, const std::string& dataset, const std::string& difference) {
+  if (difference.empty()) return Differs(job, "dataset", job.dataset, dataset);
+  return Status(Code::kMismatch, Named(job) + " reads another dataset: " + difference + "; give all its consumers the same, or use another job name")
+      .With("job", job.name)
+      .With("difference", difference);
+}
+
+Status JobFinished(const Job& job, const std::string& outcome) {
+  const std::string epochs = job.epochs == 1 ? "its epoch was" : "its " + std::to_string(job.epochs) + " epochs were";
+  const std::string why = outcome == kOutcomeLeft ? " is over: all its consumers had left it, and it was put away after a day"
+                                                  : " has finished: " + epochs + " delivered to the end";
+  return Status(Code::kFinished, Named(job) + why + "; read again under another job name, or restore a position of it")
+      .With("job", job.name)
+      .With("outcome", outcome);
 }
 
 Status CheckLayout(const Job& job) {

@@ -59,6 +59,8 @@ class AttrReader {
   std::vector<std::string_view> asked_;
 };
 
+bool SameAttr(const AttrValue& a, const AttrValue& b);
+
 // One attribute by itself.
 inline Result<int64_t> IntAttr(const PlanNode& node, std::string_view name) { return AttrReader(node).Int(name); }
 inline Result<std::string> StringAttr(const PlanNode& node, std::string_view name) { return AttrReader(node).String(name); }

@@ -5,33 +5,15 @@
 #include <limits>
 
 #include "base/sha256.h"
+#include "plan/attrs.h"
 #include "plan/check.h"
 
 namespace penstock {
 namespace {
 
-bool SameValue(const AttrValue& a, const AttrValue& b);
-
 bool SameAttrs(const AttrMap& a, const AttrMap& b) {
   return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(),
-                    [](const Attr& x, const Attr& y) { return x.name == y.name && SameValue(x.value, y.value); });
-}
-
-bool SameValue(const AttrValue& a, const AttrValue& b) {
-  if (a.index() != b.index()) return false;
-  return std::visit(
-      [&b](const auto& x) {
-        using T = std::decay_t<decltype(x)>;
-        const T& y = std::get<T>(b);
-        if constexpr (std::is_same_v<T, Bytes>) {
-          return x == y || (x != nullptr && y != nullptr && *x == *y);
-        } else if constexpr (std::is_same_v<T, std::vector<AttrMap>>) {
-          return std::equal(x.begin(), x.end(), y.begin(), y.end(), SameAttrs);
-        } else {
-          return x == y;
-        }
-      },
-      a);
+                    [](const Attr& x, const Attr& y) { return x.name == y.name && SameAttr(x.value, y.value); });
 }
 
 // Stands for an input that is no node (of an empty plan, say). Building a plan cannot fail; CheckGraph refuses it later.
@@ -85,6 +67,23 @@ class Encoder {
 };
 
 }  // namespace
+
+bool SameAttr(const AttrValue& a, const AttrValue& b) {
+  if (a.index() != b.index()) return false;
+  return std::visit(
+      [&b](const auto& x) {
+        using T = std::decay_t<decltype(x)>;
+        const T& y = std::get<T>(b);
+        if constexpr (std::is_same_v<T, Bytes>) {
+          return x == y || (x != nullptr && y != nullptr && *x == *y);
+        } else if constexpr (std::is_same_v<T, std::vector<AttrMap>>) {
+          return std::equal(x.begin(), x.end(), y.begin(), y.end(), SameAttrs);
+        } else {
+          return x == y;
+        }
+      },
+      a);
+}
 
 void AttrMap::Set(std::string name, AttrValue value) {
   const auto at = std::lower_bound(items.begin(), items.end(), name, [](const Attr& attr, const std::string& wanted) { return attr.name < wanted; });
