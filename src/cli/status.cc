@@ -92,6 +92,11 @@ std::string WorkersTable(const msg::StatusReply& status, bool color) {
   return table.Render(color);
 }
 
+std::string Workers(const msg::StatusReply& status, const std::string& address, bool color) {
+  if (!status.workers.empty()) return WorkersTable(status, color);
+  return "No worker is registered, and ranks wait for one: `penstock worker --dispatcher " + address + "` starts one.\n";
+}
+
 class ShowStatus final : public Command {
  public:
   void Declare(Flags& flags) override {
@@ -109,7 +114,7 @@ class ShowStatus final : public Command {
     }
     const bool color = globals.color && isatty(STDOUT_FILENO) == 1;
     std::printf("penstock %s at %s, cluster %s, start %llu\n\n%s\n%s", status.version.c_str(), address.c_str(), status.cluster.c_str(),
-                static_cast<unsigned long long>(Raw(status.term)), JobsTable(status, color).c_str(), WorkersTable(status, color).c_str());
+                static_cast<unsigned long long>(Raw(status.term)), JobsTable(status, color).c_str(), Workers(status, address, color).c_str());
     return kExitFine;
   }
 

@@ -237,9 +237,9 @@ void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {
 
 std::string ClientCore::WaitingFor() const {
   if (phase_ == Phase::kJoining && waiting_for_.empty()) {
-    return "the dispatcher's answer to the join, for which a worker has to list the inputs: `penstock status` shows who is there";
+    return "the dispatcher has not answered yet: a worker has to list the inputs first; `penstock status` shows who is there";
   }
-  if (phase_ == Phase::kJoining) return waiting_for_;
+  if (phase_ == Phase::kJoining || (restore_ && !waiting_for_.empty())) return waiting_for_;
   if (starved_since_) return "room for the next batch: the loop holds " + std::to_string(released_bytes_) + " bytes of others";
   if (ring_) {
     const auto waits_for = ring_->WaitsFor();

@@ -147,12 +147,12 @@ class RemoteReader final : public Reader {
 
   Status Deadline(milliseconds wait) const {
     if (wait <= milliseconds(0)) return Status(Code::kDeadline, "no batch is ready");
-    const std::string what = io_->Stats().waiting_for;
+    const std::string what = io_->WaitingFor();
     return Status(Code::kDeadline, "no batch within " + std::to_string(wait.count()) + " ms; waiting for " + what).With("where", what);
   }
 
   Status Stalled() const {
-    const std::string what = io_->Stats().waiting_for;
+    const std::string what = io_->WaitingFor();
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(io_->params().read.stall_timeout).count();
     return Status(Code::kStalled, "job '" + joined_.job_name + "': no batch for " + std::to_string(seconds) + " s; waiting for " + what +
                                       "; `penstock status` shows who is there")
@@ -160,10 +160,11 @@ class RemoteReader final : public Reader {
   }
 
   Status NotRestored() const {
+    const std::string what = io_->WaitingFor();
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(io_->params().read.stall_timeout).count();
-    return Status(Code::kStalled,
-                  "job '" + joined_.job_name + "' was not restored within " + std::to_string(seconds) +
-                      " s, and this reader is where it was; do all consumers of the job restore? `penstock status` shows who is there");
+    return Status(Code::kStalled, "job '" + joined_.job_name + "' was not restored within " + std::to_string(seconds) + " s; waiting for " + what +
+                                      "; this reader is where it was, and `penstock status` shows who is there")
+        .With("where", what);
   }
 
   const ForkStamp stamp_;
@@ -181,15 +182,16 @@ class RemoteReader final : public Reader {
 }  // namespace
 
 Result<std::unique_ptr<Reader>> JoinJob(ReaderParams params) {
-  const auto timeout = params.connect.timeout;
-  const std::string job = params.join.job_name;
+  const auto timeout = std::min(params.connect.timeout, params.read.stall_timeout);
+  const std::string job = params.join.job_name.empty() ? "a job of its own" : "job '" + params.join.job_name + "'";
+  const std::string address = params.address;
   std::shared_ptr<ReaderIo> io = ReaderIo::Start(Hub::Get(), std::move(params));
   const auto joined = io->joined();
-  // A little longer than the service itself waits, so that its own words come first.
-  if (joined.wait_for(timeout + std::chrono::seconds(2)) != std::future_status::ready) {
-    const std::string what = io->Stats().waiting_for;
+  if (joined.wait_for(timeout) != std::future_status::ready) {
+    const std::string what = io->WaitingFor();
     io->Leave({});
-    return Status(Code::kDeadline, "joining job '" + job + "' took longer than " + std::to_string(timeout.count()) + " ms; waiting for " + what)
+    return Status(Code::kDeadline,
+                  "this reader could not join " + job + " at " + address + " within " + std::to_string(timeout.count()) + " ms: " + what)
         .With("where", what);
   }
   if (!joined.get().ok()) {

@@ -19,7 +19,7 @@ struct ReaderParams {
   std::string rows;  // RowsFingerprint
 };
 
-// Joins, and waits for it at most connect.timeout; the error then says what was waited for.
+// Joins, and waits for it at most connect.timeout, or read.stall_timeout where that is shorter; the error then says what was waited for.
 Result<std::unique_ptr<Reader>> JoinJob(ReaderParams params);
 
 }  // namespace penstock

@@ -289,6 +289,13 @@ void ReaderIo::Leave(std::promise<void> left) {
   });
 }
 
+std::string ReaderIo::WaitingFor() {
+  auto promise = std::make_shared<std::promise<std::string>>();
+  std::future<std::string> future = promise->get_future();
+  hub_.io().Post([self = shared_from_this(), promise] { promise->set_value(self->core_.WaitingFor()); });
+  return future.get();
+}
+
 ReaderStats ReaderIo::Stats() {
   auto promise = std::make_shared<std::promise<ReaderStats>>();
   std::future<ReaderStats> future = promise->get_future();

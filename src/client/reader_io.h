@@ -73,6 +73,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   std::string PartJson(const DeliveryLog::Point& point) const { return ToJson(MakePart(facts_, Current(), point)); }
   // From the I/O thread's side; waits for it. Not on the I/O thread.
   ReaderStats Stats();
+  std::string WaitingFor();  // in words, whether or not a loop waits
 
   // I/O thread
   void OnWorkerUp(WorkerId worker) override;
