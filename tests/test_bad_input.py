@@ -9,6 +9,7 @@ import struct
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 import penstock
 from conftest import StartCluster
-from penstock import Dataset, Fixed, Ragged, Var, _binary
+from penstock import Dataset, Fixed, Ragged, Var, _binary, _core
 from penstock.tfrecord import write_tfrecord
 from support.cluster import TestCluster, run
 from support.data import write_records
@@ -129,18 +130,36 @@ def test_a_peer_that_says_nothing_is_cut_off(start_cluster: StartCluster) -> Non
 
 def test_no_worker_says_what_is_waited_for(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=0)
+    words = r"could not join job 'mine' at unix:.* within 1000 ms: no worker is there .*`penstock worker --dispatcher"
     begin = time.monotonic()
-    with pytest.raises((penstock.Unavailable, penstock.Deadline), match="penstock worker --dispatcher"):
-        _read(Dataset.from_range(5), cluster.address)
-    assert time.monotonic() - begin < 45
+    with cluster.connect(timeout=1) as service, pytest.raises(penstock.Deadline, match=words):
+        _read(Dataset.from_range(5), service, job_name="mine")
+    assert time.monotonic() - begin < 5, "the timeout of connect bounds the wait"
+    status = run("status", "--dispatcher", cluster.address).stdout
+    assert f"No worker is registered, and ranks wait for one: `penstock worker --dispatcher {cluster.address}`" in status
 
 
-def test_the_timeout_of_connect_bounds_the_wait_for_a_first_worker(start_cluster: StartCluster) -> None:
+def test_the_timeout_of_distribute_bounds_connecting_and_joining(start_cluster: StartCluster) -> None:
+    begin = time.monotonic()
+    with pytest.raises(penstock.Unavailable, match="127.0.0.1:1"):
+        _read(Dataset.from_range(5), "penstock://127.0.0.1:1", timeout=0.5)
+    with pytest.raises(penstock.Deadline, match="a job of its own .* within 500 ms"):
+        _read(Dataset.from_range(5), start_cluster(workers=0).address, timeout=0.5)
+    assert time.monotonic() - begin < 8
+
+
+def test_a_worker_that_comes_while_a_reader_joins_is_not_missed(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=0)
-    begin = time.monotonic()
-    with cluster.connect(timeout=0.5) as service, pytest.raises(penstock.Deadline, match=r"500 ms.*worker"):
-        _read(Dataset.from_range(5), service)
-    assert time.monotonic() - begin < 10
+    with ThreadPoolExecutor(1) as pool:
+        joining = pool.submit(_read, Dataset.from_range(5), cluster.address)
+        cluster.start_worker()
+        assert len(joining.result(30)) == 5
+
+
+@pytest.mark.parametrize(("address", "meant"), [("inlin", "inline"), ("loacl", "local"), ("Off", "off")])
+def test_a_misspelt_service_is_not_taken_for_a_host(address: str, meant: str) -> None:
+    with pytest.raises(penstock.Invalid, match=f"service is '{address}'.*did you mean '{meant}'?"):
+        penstock.connect(address)
 
 
 def test_a_dispatcher_of_another_version_is_named_as_such() -> None:
@@ -214,14 +233,21 @@ def test_joining_a_finished_job_is_an_error(start_cluster: StartCluster) -> None
     cluster = start_cluster(workers=1)
     dataset = Dataset.from_range(5)
     assert len(_read(dataset, cluster.address, job_name="once")) == 5
-    with dataset.distribute(cluster.address, job_name="once") as reader, pytest.raises(penstock.Finished, match="once"):
+    with dataset.distribute(cluster.address, job_name="once") as reader, pytest.raises(penstock.Finished, match="'once' .*its epoch was delivered"):
         next(iter(reader))
 
 
 def test_a_job_s_name_stands_for_one_dataset(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=1)
-    with Dataset.from_range(5).distribute(cluster.address, job_name="mine"), pytest.raises(penstock.Error, match="mine"):
-        Dataset.from_range(6).distribute(cluster.address, job_name="mine")
+    with Dataset.from_range(5).batch(2).distribute(cluster.address, job_name="mine"):
+        for other, difference in (
+            (Dataset.from_range(6).batch(2), r"operator 1 \(range\) has stop 5 in the job and 6 here"),
+            (Dataset.from_range(5).batch(4), r"operator 2 \(batch\) has n 2 in the job and 4 here"),
+            (Dataset.from_range(5).shuffle(2).batch(2), "operator 2 is batch in the job and shuffle here"),
+            (Dataset.from_range(5), "batch is only in the job"),
+        ):
+            with pytest.raises(penstock.DatasetMismatch, match=f"job 'mine' reads another dataset: {difference}"):
+                other.distribute(cluster.address, job_name="mine")
 
 
 def test_a_second_consumer_with_the_same_index_is_refused(start_cluster: StartCluster) -> None:
@@ -262,19 +288,24 @@ def test_a_full_disk_stops_the_dispatcher_with_the_reason(tmp_path: Path) -> Non
 # ---- plans
 
 
+def _planned(op: str, **attrs: int) -> Dataset:
+    """Past the checks of Dataset's methods."""
+    return Dataset(_core.Plan.over([Dataset.from_range(5)._plan], op, attrs))
+
+
 @pytest.mark.parametrize(
     ("dataset", "words"),
     [
-        (Dataset.from_range(5).batch(0), "batch"),
-        (Dataset.from_range(0, 5, 0), "step"),
-        (Dataset.from_range(5).shuffle(0), "buffer_size"),
-        (Dataset.from_range(5).shard(2, 2), "index"),
-        (Dataset.from_range(5).skip(-1), "skip"),
+        (_planned("batch", n=0), "batch"),
+        (Dataset(_core.Plan.over([], "range", {"start": 0, "stop": 5, "step": 0})), "step"),
+        (_planned("shuffle", buffer_size=0), "buffer_size"),
+        (_planned("shard", num=2, index=2), "index"),
+        (_planned("skip", count=-1), "skip"),
         (Dataset.from_range(5).parse_example({"id": "int64"}), "parse_example"),
         (Dataset.from_arrays({"a": [1]}).project(["b"]), "b"),
         (Dataset.from_range(5).concatenate(Dataset.from_arrays({"a": [1]})), "concatenate"),
-        (Dataset(penstock._core.Plan.over([], "nonsense", {})), "nonsense"),
-        (Dataset(penstock._core.Plan.over([], "range", {"stop": 1, "stpe": 2})), "stpe"),
+        (Dataset(_core.Plan.over([], "nonsense", {})), "nonsense"),
+        (Dataset(_core.Plan.over([], "range", {"stop": 1, "stpe": 2})), "stpe"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -117,3 +117,41 @@ def test_servers_of_one_host_listen_each_on_its_own_address(servers: Servers) ->
     workers = [servers.start("worker", TASK_TYPE="datasetworker", SLURMD_NODENAME=f"127.77.0.{i}", **slurm) for i in (2, 3)]
     assert dispatcher.address == "127.77.0.1:5051"
     assert [worker.address for worker in workers] == ["127.77.0.2:5051", "127.77.0.3:5051"]
+
+
+# ---- ranks without a service
+
+
+@pytest.fixture
+def two_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_identity, "_warned", set())
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+
+@pytest.mark.usefixtures("two_ranks")
+@pytest.mark.parametrize("service", [None, "inline", "local:1"])
+def test_ranks_that_share_no_service_are_told_once_that_each_reads_every_row(service: str | None) -> None:
+    with pytest.warns(RuntimeWarning, match=r"rank 1 of 2, .* each reads every row\. Run the ranks in `penstock local -- COMMAND`"):
+        assert len(list(Dataset.from_range(100).distribute(service))) == 100
+    assert len(list(Dataset.from_range(100).distribute(service))) == 100, "and not again: warnings are errors here"
+
+
+@pytest.mark.usefixtures("two_ranks")
+def test_ranks_that_say_what_they_read_are_told_nothing() -> None:
+    assert len(list(Dataset.from_range(100))) == 100, "a look into a dataset is no reading of a job"
+    assert len(list(Dataset.from_range(100).distribute("inline", consumer_index=0, num_consumers=1))) == 100
+    dealt = Dataset.from_range(100).batch(10).distribute("inline", consumer_index=1, num_consumers=2, processing_mode="strict")
+    assert sum(len(batch) for batch in dealt) == 50
+
+
+@pytest.mark.usefixtures("two_ranks")
+def test_ranks_that_would_wait_for_each_other_in_services_of_their_own_are_an_error() -> None:
+    with pytest.raises(penstock.Invalid, match="rank 1 of 2, and each of them has a service of its own, where the others never come"):
+        Dataset.from_range(100).batch(10).distribute("local:1", job_name="mine", consumer_index=1, num_consumers=2)
+
+
+def test_an_evaluator_reads_every_row_and_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {"chief": ["a:1"], "worker": ["b:1"], "evaluator": ["c:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "evaluator", "index": 0}}))
+    assert len(list(Dataset.from_range(5).distribute())) == 5

@@ -111,6 +111,36 @@ def test_leaving_a_loop_early_starts_the_next_epoch_afresh() -> None:
         assert sorted(map(int, reader)) == list(range(100))
 
 
+@pytest.mark.parametrize("batch", [None, 4])
+def test_an_older_iteration_raises_an_error_instead_of_taking_the_newer_one_s_rows(batch: int | None) -> None:
+    dataset = Dataset.from_range(20)
+    with (dataset if batch is None else dataset.batch(batch)).distribute("inline", epochs=2) as reader:
+        older = iter(reader)
+        next(older)
+        newer = iter(reader)
+        with pytest.raises(penstock.Invalid, match="this iteration is over: the reader was iterated anew"):
+            next(older)
+        assert sorted(int(i) for element in newer for i in np.atleast_1d(element)) == list(range(20))
+
+
+def test_an_older_iteration_that_has_ended_stays_ended() -> None:
+    with Dataset.from_range(3).distribute("inline", epochs=2) as reader:
+        older = iter(reader)
+        assert len(list(older)) == 3
+        assert len(list(reader)) == 3
+        assert list(older) == []
+
+
+def test_an_iteration_from_before_a_state_was_loaded_is_over() -> None:
+    with Dataset.from_range(9).batch(3).distribute("inline") as reader:
+        before = iter(reader)
+        next(before)
+        reader.load_state_dict(reader.state_dict())
+        with pytest.raises(penstock.Invalid, match="a state was loaded"):
+            next(before)
+        assert sum(len(batch) for batch in reader) == 6
+
+
 def test_a_dataset_is_its_own_inline_reader() -> None:
     assert [int(x) for x in Dataset.from_range(3)] == [0, 1, 2]
     assert Dataset.from_range(3).distribute("off").cardinality() == 3

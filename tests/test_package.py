@@ -70,9 +70,9 @@ def test_ragged_rows_keep_fixed_dimensions_around_the_ragged_one() -> None:
 
 @pytest.mark.parametrize(("size", "expected"), [(1, 1), ("512", 512), ("256MiB", 256 << 20), ("1.5 GiB", 3 << 29), ("2kb", 2000)])
 def test_sizes_are_read_with_their_units(size: "int | str", expected: int) -> None:
-    from penstock._options import to_bytes
+    from penstock._check import size as to_bytes
 
-    assert to_bytes(size) == expected
+    assert to_bytes("memory", size) == expected
 
 
 def test_a_wrong_size_says_how_to_write_one() -> None:

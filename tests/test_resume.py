@@ -236,6 +236,17 @@ def test_another_number_of_workers_on_another_cluster_reads_exactly_the_rest(
     assert sorted(first.ids() + rest.ids()) == records.ids
 
 
+def test_a_rank_whose_restore_waits_for_others_says_which_are_missing(start_cluster: StartCluster) -> None:
+    address = start_cluster(1).address
+    dataset = Dataset.from_range(100).batch(10)
+    state = run_leg(dataset, address, 1, steps=2).state
+    options: dict[str, Any] = {"job_name": "again", "num_consumers": 3, "timeout": 1.5}
+    reader, other = (dataset.distribute(address, consumer_index=index, **options) for index in (0, 2))
+    with reader, other, pytest.raises(penstock.Stalled, match=r"waiting for consumers 1, 2 \(.*\) of 3 to load their state") as caught:
+        reader.load_state_dict(state)
+    assert "consumers 1, 2" in caught.value.where
+
+
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_several_resumes_in_one_epoch_lose_and_repeat_nothing(plan: str, start_cluster: StartCluster) -> None:
     cluster = start_cluster(2)

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock import _core
+from penstock._check import wrong
 from penstock.errors import Error, Invalid
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ def dataset_of(dataset: Any, what: str) -> Dataset:
 def python_plan(factory: Callable[..., Iterable[Any]], lanes: int, spec: Any) -> _core.Plan:
     from penstock import _code
 
-    if not callable(factory):
-        raise Invalid("from_python takes a function that makes an iterable, not the iterable: each epoch and each worker begins it anew")
     rows = _code.spec_of_rows("the factory", lambda: factory(0, lanes) if lanes > 1 else factory(), spec)
     purity, _ = _code.purity_of(factory, keeps_rows=False)
     return _core.Plan.over([], "python", {**_code.code_attrs(factory, _code.label_of(factory), rows, purity), "lanes": int(lanes)})
@@ -62,11 +61,38 @@ def _is_iterable_style(dataset: Any) -> bool:
 
     if isinstance(dataset, IterableDataset):
         return True
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return False
-    if hasattr(dataset, "__iter__"):
-        return True
-    raise Invalid(f"from_torch takes a dataset with __getitem__ and __len__, or an iterable one; {type(dataset).__name__} is neither")
+    return not _is_indexed(dataset)
+
+
+def _is_indexed(dataset: Any) -> bool:
+    return hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+
+
+# ---- checks of arguments
+
+
+def torch_dataset(name: str, dataset: Any) -> Any:
+    if isinstance(dataset, (str, bytes)) or not (_is_indexed(dataset) or hasattr(dataset, "__iter__")):
+        raise wrong(name, dataset, "a torch dataset: one with __getitem__ and __len__, or an iterable one")
+    return dataset
+
+
+def tf_dataset(name: str, dataset: Any) -> Any:
+    if not (hasattr(dataset, "element_spec") and hasattr(dataset, "_variant_tensor")):
+        raise wrong(name, dataset, "a tf.data.Dataset")
+    return dataset
+
+
+def element_spec(name: str, spec: Any) -> Any:
+    """What rows look like: each leaf has a dtype and a shape."""
+    if hasattr(spec, "dtype") and hasattr(spec, "shape"):
+        return spec
+    children = list(spec.values()) if isinstance(spec, dict) else list(spec) if isinstance(spec, tuple) else []
+    if not children:
+        raise wrong(name, spec, "what Dataset.element_spec gives: Spec(dtype, shape), in dicts and tuples")
+    for child in children:
+        element_spec(name, child)
+    return spec
 
 
 class _GetItem:
@@ -88,8 +114,6 @@ def tf_plan(dataset: Any, lanes: int | None) -> _core.Plan:
 def function_plan(input: Dataset, op: str, fn: Callable[[Any], Any], spec: Any, batch_size: int | None = None) -> _core.Plan:
     from penstock import _code
 
-    if not callable(fn):
-        raise Invalid(f"{op} takes a function of a row, not {type(fn).__name__}")
     keeps_rows = op in ("map", "map_batch")
     purity, notes = _code.purity_of(fn, keeps_rows)
     if op == "map_batch" and "seeded" in notes:

@@ -8,12 +8,20 @@ import socket
 import sys
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import _core
 from penstock.errors import Invalid
 
+if TYPE_CHECKING:
+    from penstock.service import Service
+
 RAY_ACTOR = "penstock-dispatcher"
+
+_REMEDY = (
+    "Run the ranks in `penstock local -- COMMAND`, or set PENSTOCK_SERVICE to a running service; to have them divide the rows without one, "
+    "give consumer_index= and num_consumers=; num_consumers=1 says that all read all"
+)
 
 _ordinals = itertools.count()  # of datasets that are read under a name nobody gave
 _warned: set[str] = set()
@@ -73,10 +81,29 @@ def current() -> Identity:
     }
     found = _core.identify(facts)
     for text in found.pop("warnings"):
-        if text not in _warned:
-            _warned.add(text)
-            warnings.warn(f"penstock: {text}", RuntimeWarning, stacklevel=4)
+        _warn_once(f"penstock: {text}", 5)
     return Identity(**found)
+
+
+def check_shared(service: Service, consumers: int | None) -> None:
+    """Where the environment names several ranks and each has a service to itself: each reads every row, which is said once.
+
+    Where they are to share a job all the same, they would wait for each other for ever: an error.
+    """
+    identity = current() if service.own and consumers != 1 else None
+    if identity is None or not identity.joins or identity.world == 1:
+        return
+    alone = f"this is rank {identity.rank} of {identity.world}, and each of them has a service of its own"
+    if consumers is None:
+        _warn_once(f"penstock: {alone}, so each reads every row. {_REMEDY}", 4)
+    elif service.kind == "remote":
+        raise Invalid(f"{alone}, where the others never come. {_REMEDY}")
+
+
+def _warn_once(text: str, level: int) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=level)
 
 
 def _process_group() -> tuple[str, tuple[int, int] | None]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import operator
 import os
-import re
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from penstock import _identity
+from penstock._check import Check, optional, seconds, size, text, whole
 from penstock.errors import Invalid
 
-_UNITS = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
-_FOREVER = 100 * 365 * 24 * 3600.0  # milliseconds of it still fit the core's clock, in nanoseconds too
 
 
 class Options(TypedDict, total=False):
@@ -36,75 +32,52 @@ class Options(TypedDict, total=False):
     attempt: int | None
 
 
-def to_core(options: Mapping[str, Any], remote: bool) -> dict[str, Any]:
-    """The options as the core takes them. With `remote`, what is left out comes from the environment."""
-    unknown = sorted(options.keys() - Options.__annotations__.keys())
+# What each is where it is left out, and how it is checked; the core knows the words that the texts may be.
+_OPTIONS: dict[str, tuple[Any, Check]] = {
+    "job_name": (None, optional(text)),
+    "processing_mode": (None, optional(text)),
+    "consumer_index": (None, optional(whole(0, _U32))),
+    "num_consumers": (None, optional(whole(1, _U32))),
+    "seed": (0, whole(0, _U64)),
+    "epochs": (1, optional(whole(1, _U32, "or None for one at each iteration"))),
+    "even": ("auto", text),
+    "memory": ("256MiB", size),
+    "timeout": (600.0, seconds),
+    "on_restart": ("error", text),
+    "on_death": ("auto", text),
+    "places": (0, whole(0, _U32)),
+    "attempt": (None, optional(whole(0, _U64))),
+}
+
+
+def check(options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options, those that are left out too."""
+    unknown = sorted(options.keys() - _OPTIONS.keys())
     if unknown:
-        raise TypeError(f"distribute() got an unexpected keyword argument {unknown[0]!r}; it takes {', '.join(Options.__annotations__)}")
-    index, consumers = _consumer(options.get("consumer_index"), options.get("num_consumers"))
-    epochs = options.get("epochs", 1)
-    job_name, attempt = options.get("job_name"), options.get("attempt")
-    if remote:
+        raise TypeError(f"distribute() got an unexpected keyword argument {unknown[0]!r}; it takes {', '.join(_OPTIONS)}")
+    checked = {name: rule(name, options.get(name, default)) for name, (default, rule) in _OPTIONS.items()}
+    index, consumers = checked["consumer_index"], checked["num_consumers"]
+    if (index is None) != (consumers is None):
+        raise Invalid("consumer_index and num_consumers go together: which of how many consumers this is")
+    if index is not None and index >= consumers:
+        raise Invalid(f"consumer_index={index} is none of num_consumers={consumers}; expected a whole number from 0 to {consumers - 1}")
+    return checked
+
+
+def to_core(options: Mapping[str, Any], shared: bool) -> dict[str, Any]:
+    """Checked options as the core takes them. In a service that ranks share, what is left out comes from the environment."""
+    job_name, index, consumers, attempt = (options[name] for name in ("job_name", "consumer_index", "num_consumers", "attempt"))
+    if shared:
         identity = _identity.current()
         job_name, index, consumers = identity.place(job_name, index, consumers)
         attempt = identity.attempt if attempt is None else attempt
     return {
         "job_name": job_name or "",
-        "mode": options.get("processing_mode") or os.environ.get("PENSTOCK_PROCESSING_MODE") or "shared",
-        "even": options.get("even", "auto"),
-        "seed": whole("seed", options.get("seed", 0), 0, _U64),
-        "epochs": 0 if epochs is None else whole("epochs", epochs, 1, _U32, "None for one at each iteration"),
+        "mode": options["processing_mode"] or os.environ.get("PENSTOCK_PROCESSING_MODE") or "shared",
         "index": index,
         "consumers": consumers or 0,
-        "memory": to_bytes(options.get("memory", "256MiB")),
-        "stall_timeout": seconds("timeout", options.get("timeout", 600.0)),
-        "on_restart": options.get("on_restart", "error"),
-        "on_death": options.get("on_death", "auto"),
-        "places": whole("places", options.get("places", 0), 0, _U32),
-        "attempt": 0 if attempt is None else whole("attempt", attempt, 0, _U64),
+        "attempt": attempt or 0,
+        "epochs": options["epochs"] or 0,
+        "stall_timeout": options["timeout"],
+        **{name: options[name] for name in ("even", "seed", "memory", "on_restart", "on_death", "places")},
     }
-
-
-def _consumer(index: Any, consumers: Any) -> tuple[int | None, int | None]:
-    if (index is None) != (consumers is None):
-        raise Invalid("consumer_index and num_consumers go together: which of how many consumers this is")
-    if index is None:
-        return None, None
-    consumers = whole("num_consumers", consumers, 1, _U32)
-    return whole("consumer_index", index, 0, consumers - 1, f"it is one of num_consumers={consumers}"), consumers
-
-
-def whole(name: str, value: Any, least: int, most: int, hint: str = "") -> int:
-    """The argument as a whole number between the two; numpy's are such, too."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise Invalid(f"{name}={value!r} is no whole number{_said(hint)}") from None
-    if not least <= number <= most:
-        raise Invalid(f"{name}={number} is not between {least} and {most}{_said(hint)}")
-    return number
-
-
-def seconds(name: str, value: Any) -> float:
-    """The argument as a time to wait; infinity is as long as the core can count."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise Invalid(f"{name}={value!r} is no number of seconds") from None
-    if math.isnan(number) or number < 0:
-        raise Invalid(f"{name}={number:g} is no time to wait; give seconds, or float('inf')")
-    return min(number, _FOREVER)
-
-
-def to_bytes(size: Any) -> int:
-    """268435456 and "256MiB" alike."""
-    if not isinstance(size, str):
-        return whole("memory", size, 1, 2**63 - 1, "a number of bytes, or one with KiB, MiB or GiB: '256MiB'")
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", size.lower())
-    if match is None or match[2] not in _UNITS:
-        raise Invalid(f"memory={size!r} is not a size; write a number of bytes, or one with KiB, MiB or GiB: '256MiB'")
-    return whole("memory", int(float(match[1]) * _UNITS[match[2]]), 1, 2**63 - 1)
-
-
-def _said(hint: str) -> str:
-    return f"; {hint}" if hint else ""

@@ -20,9 +20,9 @@ END_WITHIN = 5.0  # seconds for `penstock local` to end its servers; then it is 
 class Local:
     """`penstock local` around a command that waits for the end of its input: when this process goes, however it goes, the service goes too."""
 
-    def __init__(self, workers: int, memory: str | None) -> None:
+    def __init__(self, workers: int, memory: int | str | None) -> None:
         self._owner = os.getpid()
-        flags = ["--workers", str(workers), *(["--memory", memory] if memory else [])]
+        flags = ["--workers", str(workers), *(["--memory", str(memory)] if memory else [])]
         wait = ["sh", "-c", 'echo "$PENSTOCK_SERVICE"; exec cat']
         self.process = subprocess.Popen(
             [_binary.path(), "local", *flags, "--", *wait],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Invalid
@@ -11,18 +10,6 @@ from penstock.ragged import Ragged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-def file_list(files: Any) -> list[str]:
-    """Paths or patterns as strings; relative ones are made absolute, for a worker has another directory."""
-    given: Sequence[Any] = [files] if isinstance(files, (str, os.PathLike)) else list(files)
-    if not given:
-        raise Invalid("from_tfrecord: the list of files is empty; name at least one file or pattern")
-    return [_absolute(os.fspath(file)) for file in given]
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
 
 
 def arrays_attrs(arrays: Any) -> dict[str, Any]:

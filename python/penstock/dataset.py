@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from penstock import _core, _foreign, _sources
+from penstock import _core, _foreign, _identity, _sources
+from penstock._check import checked, files, flag, function, instances, mapping, names, one_of, optional, whole
 from penstock.errors import Invalid
 from penstock.features import Fixed, Var, to_attr
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 UNKNOWN_CARDINALITY = -1
 INFINITE_CARDINALITY = -2
+
+
+_datasets = instances(lambda: Dataset, "datasets")
+_row_function = function("a function of a row")
+_spec = optional(_foreign.element_spec)
+_lanes = whole(1, 2**20)
 
 
 class Dataset:
@@ -48,11 +55,14 @@ class Dataset:
     # ---- sources
 
     @staticmethod
+    @checked(start=whole(), stop=optional(whole()), step=whole())
     def from_range(start: int, stop: int | None = None, step: int = 1) -> Dataset:
         """The numbers of `range(start, stop, step)`, as int64; with one argument, from 0."""
         if stop is None:
             start, stop = 0, start
-        return _source("range", start=int(start), stop=int(stop), step=int(step))
+        if step == 0:
+            raise Invalid("from_range: step=0 leads nowhere; expected a whole number other than 0")
+        return _source("range", start=start, stop=stop, step=step)
 
     @staticmethod
     def from_arrays(arrays: Any) -> Dataset:
@@ -63,14 +73,16 @@ class Dataset:
         return _source("arrays", **_sources.arrays_attrs(arrays))
 
     @staticmethod
+    @checked(files=files, compression=one_of("auto", "none", "gzip", "zlib"), verify_crc=flag)
     def from_tfrecord(files: Files, compression: str = "auto", verify_crc: bool = True) -> Dataset:
         """Records of TFRecord files, as strings. `files` are paths or patterns, as the workers see them.
 
         compression: "auto" (by what the file begins with), "none", "gzip" or "zlib".
         """
-        return _source("tfrecord", files=_sources.file_list(files), compression=compression, verify_crc=verify_crc)
+        return _source("tfrecord", files=files, compression=compression, verify_crc=verify_crc)
 
     @staticmethod
+    @checked(factory=function("a function that makes an iterable: each epoch and each worker begins it anew"), lanes=_lanes, spec=_spec)
     def from_python(factory: Callable[..., Iterable[Any]], *, lanes: int = 1, spec: ElementSpec | None = None) -> Dataset:
         """Rows of the iterable that `factory()` makes on a worker; with lanes > 1, `factory(lane, lanes)` makes each lane's.
 
@@ -79,6 +91,7 @@ class Dataset:
         return Dataset(lambda: _foreign.python_plan(factory, lanes, spec))
 
     @staticmethod
+    @checked(dataset=_foreign.torch_dataset, lanes=_lanes, spec=_spec)
     def from_torch(dataset: Any, *, lanes: int = 1, spec: ElementSpec | None = None) -> Dataset:
         """Rows of a torch dataset. One with `__len__` and `__getitem__` is read by index: shuffle() permutes all of it, and resuming costs nothing.
 
@@ -87,6 +100,7 @@ class Dataset:
         return Dataset(lambda: _foreign.torch_plan(dataset, lanes, spec))
 
     @staticmethod
+    @checked(dataset=_foreign.tf_dataset, lanes=optional(_lanes))
     def from_tf(dataset: Any, *, lanes: int | None = None) -> Dataset:
         """Elements of a tf.data.Dataset, whose graph workers run. lanes: None for 8 where its files can be divided, else 1.
 
@@ -96,83 +110,101 @@ class Dataset:
 
     # ---- rows
 
+    @checked(fn=_row_function, spec=_spec)
     def map(self, fn: Callable[[Any], Any], *, spec: ElementSpec | None = None) -> Dataset:
         """`fn(row)` for each row, on workers that allow code. spec: what comes out; None: as the first rows show."""
         return Dataset(lambda: _foreign.function_plan(self, "map", fn, spec))
 
+    @checked(fn=_row_function)
     def filter(self, fn: Callable[[Any], Any]) -> Dataset:
         """The rows for which `fn(row)` is true."""
         return Dataset(lambda: _foreign.function_plan(self, "filter", fn, None))
 
+    @checked(fn=function("a function of a row that gives rows"), spec=_spec)
     def flat_map(self, fn: Callable[[Any], Iterable[Any]], *, spec: ElementSpec | None = None) -> Dataset:
         """All rows of `fn(row)`, for each row."""
         return Dataset(lambda: _foreign.function_plan(self, "flat_map", fn, spec))
 
+    @checked(fn=function("a function of columns"), batch_size=whole(1), spec=_spec)
     def map_batch(self, fn: Callable[[Any], Any], batch_size: int = 256, *, spec: ElementSpec | None = None) -> Dataset:
         """`fn(columns)` for up to `batch_size` rows at once, stacked; it returns columns of as many rows, each of them made of that row alone."""
         return Dataset(lambda: _foreign.function_plan(self, "map_batch", fn, spec, batch_size))
 
+    @checked(features=mapping("a dict of feature names to dtypes, Fixed or Var: {'id': 'int64'}"))
     def parse_example(self, features: Mapping[str, Fixed | Var | Any]) -> Dataset:
         """Records, as tf.Examples, to dicts of features. A bare dtype means one value: `{"id": "int64"}`."""
-        if not features:
-            raise Invalid("parse_example: there are no features; name at least one")
         return self._then("parse_example", features=[to_attr(name, feature) for name, feature in features.items()])
 
+    @checked(columns=names)
     def project(self, columns: Sequence[str]) -> Dataset:
         """Keeps these entries of each row's dict, in this order."""
-        return self._then("project", columns=list(columns))
+        return self._then("project", columns=columns)
 
+    @checked(buffer_size=optional(whole(-1)))
     def prefetch(self, buffer_size: int | None = None) -> Dataset:
         """Changes nothing: penstock reads ahead by itself, within its memory budget. Here for programs that come from tf.data."""
-        return self._then("prefetch", count=int(buffer_size or 0))
+        return self._then("prefetch", count=buffer_size or 0)
 
     # ---- order
 
+    @checked(cycle_length=whole(1))
     def interleave(self, cycle_length: int = 16) -> Dataset:
         """Takes rows from up to `cycle_length` files in turn."""
-        return self._then("interleave", cycle_length=int(cycle_length))
+        return self._then("interleave", cycle_length=cycle_length)
 
+    @checked(buffer_size=whole(1), seed=optional(whole()))
     def shuffle(self, buffer_size: int, seed: int | None = None) -> Dataset:
         """Mixes rows: inputs that can be counted as a whole; files by chunks, and rows in a buffer of `buffer_size`."""
-        attrs = {"buffer_size": int(buffer_size)}
-        return self._then("shuffle", **(attrs if seed is None else {**attrs, "seed": int(seed)}))
+        attrs = {"buffer_size": buffer_size}
+        return self._then("shuffle", **(attrs if seed is None else {**attrs, "seed": seed}))
 
+    @checked(batch_size=whole(1), drop_remainder=flag)
     def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
         """`batch_size` rows together, each column stacked; rows that differ in length become `Ragged`."""
-        return self._then("batch", n=int(batch_size), drop_remainder=drop_remainder)
+        return self._then("batch", n=batch_size, drop_remainder=drop_remainder)
 
+    @checked(batch_size=whole(1), drop_remainder=flag)
     def padded_batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
         """Like batch, with ragged dimensions padded with zeros (empty strings) to the longest of the batch."""
-        return self._then("padded_batch", n=int(batch_size), drop_remainder=drop_remainder)
+        return self._then("padded_batch", n=batch_size, drop_remainder=drop_remainder)
 
     # ---- counts
 
+    @checked(count=whole(-1, hint="where -1 is all"))
     def take(self, count: int) -> Dataset:
         """The first `count` rows of the whole dataset; all with -1."""
-        return self._then("take", count=int(count))
+        return self._then("take", count=count)
 
+    @checked(count=whole(0))
     def skip(self, count: int) -> Dataset:
         """All but the first `count` rows of the whole dataset."""
-        return self._then("skip", count=int(count))
+        return self._then("skip", count=count)
 
+    @checked(num_shards=whole(1), index=whole(0))
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Every `num_shards`-th row, from row `index` on."""
-        return self._then("shard", num=int(num_shards), index=int(index))
+        if index >= num_shards:
+            raise Invalid(f"shard: index={index} is none of num_shards={num_shards}; expected a whole number from 0 to {num_shards - 1}")
+        return self._then("shard", num=num_shards, index=index)
 
+    @checked(start=whole())
     def enumerate(self, start: int = 0) -> Dataset:
         """(number, row) for each row."""
-        return self._then("enumerate", start=int(start))
+        return self._then("enumerate", start=start)
 
+    @checked(count=optional(whole(-1, hint="or None for without end")))
     def repeat(self, count: int | None = None) -> Dataset:
         """The dataset `count` times over; without end if None."""
-        return self._then("repeat", count=-1 if count is None else int(count))
+        return self._then("repeat", count=-1 if count is None else count)
 
     # ---- several datasets
 
+    @checked(others=_datasets)
     def zip(self, *others: Dataset) -> Dataset:
         """Rows side by side, as tuples; ends with the shortest."""
         return self._then("zip", *others)
 
+    @checked(others=_datasets)
     def concatenate(self, *others: Dataset) -> Dataset:
         """The rows of this one, then those of the others, which must look alike."""
         return self._then("concatenate", *others)
@@ -200,7 +232,7 @@ class Dataset:
             counted; "pad": yes, and fewer than that come twice; "uneven": no, every row is delivered; "auto": "drop" where several consumers
             are declared.
         memory: of blocks that this reader holds at most.
-        timeout: seconds without progress after which `Stalled` says what is waited for.
+        timeout: seconds without progress after which `Stalled` says what is waited for; the service is waited for as long, and not longer than 30.
         on_restart: an earlier start of this consumer has received rows, and no state is loaded: "error", "continue" (after what it asked for
             last: a few rows may come twice), or "restart" (the job begins again, for all consumers).
         on_death: what becomes of the lanes of a consumer that died: "hold" (they wait for it), "redeliver" (others get them), or "auto": hold
@@ -208,16 +240,21 @@ class Dataset:
         places: in strict, from how many lanes batches are taken in turn: a part of the order. 0: as many as consumers at the first start.
         attempt: how often the launcher has started the ranks anew; None: what torchrun, Slurm or TFJob says.
         """
-        from penstock import reader
+        from penstock import _options, reader
         from penstock import service as services
 
-        where = services.resolve(service)
+        wanted = _options.check(options)
+        where = services.resolve(service, wanted["timeout"])
         if where.kind == "off":
             return self
-        return reader.open_reader(self, where, options)
+        _identity.check_shared(where, wanted["num_consumers"])
+        return reader.open_reader(self, where, wanted)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.distribute("inline"))
+        from penstock import _options, reader
+        from penstock import service as services
+
+        return iter(reader.open_reader(self, services.connect("inline"), _options.check({})))
 
     # ---- what is known without reading
 

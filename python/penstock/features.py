@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock._check import shape as check_shape
+from penstock._check import wrong
 from penstock.errors import Invalid
 
 DTypeLike = Any  # a name ("int64", "string"), a numpy dtype, or bytes/str/int/float
@@ -19,12 +21,19 @@ class Fixed:
     shape: Sequence[int] = ()
     default: Any = None
 
+    def __post_init__(self) -> None:
+        dtype_name(self.dtype)
+        object.__setattr__(self, "shape", check_shape("Fixed: shape", self.shape))
+
 
 @dataclass(frozen=True)
 class Var:
     """A feature with any number of values, none included: a ragged column."""
 
     dtype: DTypeLike
+
+    def __post_init__(self) -> None:
+        dtype_name(self.dtype)
 
 
 _NAMES = {bytes: "string", str: "string", int: "int64", float: "float32", bool: "bool"}
@@ -39,7 +48,10 @@ def dtype_name(dtype: DTypeLike) -> str:
         return _NAMES[dtype]
     import numpy as np
 
-    kind = np.dtype(dtype)
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise wrong("dtype", dtype, "a name such as 'int64', 'float32' or 'string', or a numpy dtype") from None
     return "string" if kind.kind in "SUO" else kind.name
 
 
@@ -52,7 +64,7 @@ def to_attr(name: str, feature: Fixed | Var | DTypeLike) -> dict[str, Any]:
         raise Invalid(f"feature {name!r} has dtype {dtype}; a tf.Example holds int64, float32 or string")
     if isinstance(feature, Var):
         return {"name": name, "dtype": dtype, "var": True}
-    shape = [int(d) for d in feature.shape]
+    shape = list(feature.shape)
     attr: dict[str, Any] = {"name": name, "dtype": dtype, "shape": shape, "var": False}
     if feature.default is not None:
         attr["default"] = _default(name, dtype, shape, feature.default)
@@ -66,7 +78,10 @@ def _default(name: str, dtype: str, shape: list[int], default: Any) -> list[Any]
         values = [v.encode() if isinstance(v, str) else v for v in np.asarray(default, dtype=object).reshape(-1).tolist()]
     else:
         kind = int if dtype == "int64" else float
-        values = [kind(value) for value in np.asarray(default).reshape(-1).tolist()]
+        try:
+            values = [kind(value) for value in np.asarray(default).reshape(-1).tolist()]
+        except (TypeError, ValueError):
+            raise wrong(f"feature {name!r}: default", default, f"{dtype} values") from None
     count = int(np.prod(shape, dtype=np.int64))
     if len(values) not in (1, count):
         raise Invalid(f"feature {name!r} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import Invalid
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -22,7 +24,7 @@ class Ragged:
 
     def __init__(self, values: NDArray[Any], offsets: tuple[NDArray[np.int64], ...], shape: tuple[int | None, ...] = (None,)) -> None:
         if shape.count(None) != len(offsets):
-            raise ValueError(f"shape {shape} has {shape.count(None)} ragged dimensions, but there are {len(offsets)} offsets")
+            raise Invalid(f"shape {shape} has {shape.count(None)} ragged dimensions, but there are {len(offsets)} offsets")
         self.values = values
         self.offsets = offsets
         self.shape = shape

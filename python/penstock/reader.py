@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock import _columns, _core, _options, _progress
+from penstock._check import checked, one_of, seconds, whole
 from penstock.errors import Finished, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Reader:
 
     Each `iter()` reads one epoch. Arrays lie over the memory that the worker wrote, and give it back when they die. Strings are object arrays
     of bytes; rows that differ in length are `Ragged`. Where the dataset is not batched, elements are rows.
+    One iteration at a time: when a newer one has begun, or a state was loaded, an older one raises an error, for its rows would be the newer one's.
     Leaving a loop early gives the rest of the epoch to the other consumers of the job, or drops it where there are none.
     """
 
@@ -77,6 +79,7 @@ class Reader:
         self._started = 0
         self._build = _columns.builder(core.structure)
         self._closed = False
+        self._iteration: _Iteration | None = None  # the only one that is given elements
         self._left = 0  # rows of the current run that the loop has not taken
         self._next_epoch: int | None = None
 
@@ -98,7 +101,8 @@ class Reader:
                 "distribute with epochs=N for more, or epochs=None for one at each iteration"
             )
         self._started += 1
-        return _progress.shown(self._elements(), self._total, f"{self.job_name} epoch {self.epoch}")
+        self._iteration = _Iteration(self, self._core, self._build)
+        return _progress.shown(self._iteration.elements(), self._total, f"{self.job_name} epoch {self.epoch}")
 
     def _to_next_epoch(self) -> bool:
         wanted, self._next_epoch = self._next_epoch, None
@@ -114,24 +118,10 @@ class Reader:
                 return False
         return True
 
+    @checked(epoch=whole(0, 2**32 - 1))
     def set_epoch(self, epoch: int) -> None:
         """The next `iter()` reads this epoch; those before it that were not read are passed over."""
-        self._next_epoch = _options.whole("epoch", epoch, 0, 2**32 - 1)
-
-    def _elements(self) -> Iterator[Any]:
-        # Iterators that keep nothing of what they passed on: memory goes back as soon as the loop lets go of it.
-        runs = map(_columns.arrays, iter(self._core.next, None))
-        if self._core.batch > 0:
-            return map(self._build, runs)
-        return map(self._take_row, chain.from_iterable(map(self._start_run, runs)))
-
-    def _start_run(self, leaves: Any) -> Iterator[Any]:
-        self._left = len(leaves[0])
-        return _columns.rows(leaves)
-
-    def _take_row(self, row: Any) -> Any:
-        self._left -= 1
-        return self._build(row)
+        self._next_epoch = epoch
 
     def stats(self) -> Stats:
         return Stats(**self._core.stats())
@@ -144,6 +134,7 @@ class Reader:
                 return [Piece(**piece) for piece in pieces]
         raise NotFound("this is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it")
 
+    @checked(behind=whole(0), scope=one_of("job", "rank"), timeout=seconds)
     def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:
         """What the loop has received, to go on after it with `load_state_dict`: JSON-able, small, and readable by later versions.
 
@@ -152,10 +143,6 @@ class Reader:
         scope: "job": the position of all consumers, which one of them saves for all; "rank": this one's part, which each of them saves.
         timeout: seconds for the other consumers to come to this step, and for a dispatcher that is away to come back.
         """
-        if scope not in ("job", "rank"):
-            raise Invalid(f"scope={scope!r} is neither 'job' nor 'rank'")
-        behind = _options.whole("behind", behind, 0, 2**63 - 1)
-        timeout = _options.seconds("timeout", timeout)
         tag = None if at is None else self._tag_of(at)
         untaken = self._left if tag is None else 0
         deadline = time.monotonic() + timeout
@@ -185,6 +172,7 @@ class Reader:
         if not isinstance(state, dict):
             raise Invalid(f"load_state_dict takes what state_dict gave, a dict, and not {type(state).__name__}")
         self._core.restore(json.dumps(state))
+        self._iteration = None
         self._left = 0
         self._started = 0
 
@@ -220,9 +208,45 @@ class Reader:
         self.close()
 
 
+class _Iteration:
+    """One pass over a reader's elements."""
+
+    def __init__(self, reader: Reader, core: _core.Reader, build: _columns.Builder) -> None:
+        self._reader = reader
+        self._core = core
+        self._build = build
+
+    def elements(self) -> Iterator[Any]:
+        # Iterators that keep nothing of what they passed on: memory goes back as soon as the loop lets go of it.
+        runs = map(_columns.arrays, iter(self._next_run, None))
+        if self._core.batch > 0:
+            return map(self._build, runs)
+        return map(self._take_row, chain.from_iterable(map(self._start_run, runs)))
+
+    def _next_run(self) -> _core.Batch | None:
+        self._check_newest()
+        return self._core.next()
+
+    def _start_run(self, leaves: Any) -> Iterator[Any]:
+        self._reader._left = len(leaves[0])
+        return _columns.rows(leaves)
+
+    def _take_row(self, row: Any) -> Any:
+        self._check_newest()
+        self._reader._left -= 1
+        return self._build(row)
+
+    def _check_newest(self) -> None:
+        if self._reader._iteration is not self:
+            raise Invalid(
+                "this iteration is over: the reader was iterated anew, or a state was loaded, and its elements go to the newest iteration; "
+                "end one loop before the next, or distribute the dataset twice to read it twice at a time"
+            )
+
+
 def open_reader(dataset: Dataset, service: Service, options: Mapping[str, Any]) -> Reader:
-    """Joins the job. See Dataset.distribute for the options."""
-    core_options = _options.to_core(options, remote=service.kind == "remote")
+    """Joins the job. `options` are checked ones; see Dataset.distribute."""
+    core_options = _options.to_core(options, shared=service.kind == "remote" and not service.own)
     plan = dataset._plan
     core = _core.read_inline(plan, core_options) if service.kind == "inline" else service.client.distribute(plan, core_options)
     total = dataset.cardinality()

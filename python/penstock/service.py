@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from penstock import _core, _identity, _options
+from penstock import _core, _identity
+from penstock._check import checked, flag, optional, seconds, size, text, whole, wrong
 from penstock.errors import Invalid
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["remote", "inline", "off"]
 
+_CONNECT_WITHIN = 30.0  # seconds
 _shared_local: dict[int, Service] = {}  # what "local[:N]" named in this process
 
 
@@ -34,11 +36,13 @@ class Service:
         timeout: float = 30.0,
         shared_memory: bool = True,
         processes: _processes.Local | None = None,
+        own: bool = False,
     ) -> None:
         self.address = address
         self.kind = kind
+        self.own = own  # no other process can know of it: ranks that name it each have one
         self._token = token
-        self._timeout = _options.seconds("timeout", timeout)
+        self._timeout = timeout
         self._shared_memory = shared_memory
         self._processes = processes
 
@@ -62,13 +66,14 @@ class Service:
         return f"<penstock.Service {self.address}>"
 
 
+@checked(token=optional(text), timeout=seconds, shared_memory=flag)
 def connect(service: str | None = None, *, token: str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
     """A connection to a service, made now, so that what is wrong with it is said now.
 
     service: "penstock://host:5050" ("grpc://", "host:port" too), "unix:/path", "local[:N]", "inline", "off"; None: what the environment names
     (docs/reference/environment.md; `penstock doctor --env` shows it), else inline.
     token: None: `PENSTOCK_TOKEN`, or the content of the file that `PENSTOCK_TOKEN_FILE` names.
-    timeout: seconds for the service to be there.
+    timeout: seconds for the service to be there, and for joining a job, which needs a worker.
     """
     found = _find(service, token, timeout, shared_memory)
     if found.kind == "remote":
@@ -76,34 +81,42 @@ def connect(service: str | None = None, *, token: str | None = None, timeout: fl
     return found
 
 
-def local(workers: int = 2, *, memory: str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
+@checked(workers=whole(1, 1024), memory=optional(size), timeout=seconds, shared_memory=flag)
+def local(workers: int = 2, *, memory: int | str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
     """A dispatcher and `workers` workers as processes of this machine, ended by `close` or at exit."""
     from penstock import _processes
 
-    processes = _processes.Local(_options.whole("workers", workers, 1, 1024), memory)
+    processes = _processes.Local(workers, memory)
     service = Service(processes.address, timeout=timeout, shared_memory=shared_memory, processes=processes)
     atexit.register(service.close)
     return service
 
 
-def resolve(service: Service | str | None) -> Service:
-    """The service that an argument of `distribute` means."""
-    return service if isinstance(service, Service) else connect(service)
+def resolve(service: Service | str | None, timeout: float) -> Service:
+    """The service that an argument of `distribute` means; one that has to be connected to shall be there within `timeout`."""
+    return service if isinstance(service, Service) else connect(service, timeout=min(timeout, _CONNECT_WITHIN))
 
 
 def _find(service: str | None, token: str | None, timeout: float, shared_memory: bool) -> Service:
-    address = service or _identity.current().service_to_join()
+    address = _identity.current().service_to_join() if service is None else _core.parse_service("service", _named(service))
     if address in ("inline", "off"):
-        return Service(address, kind="inline" if address == "inline" else "off")
+        return Service(address, kind="inline" if address == "inline" else "off", own=address == "inline")
     match = re.fullmatch(r"local(?::(\d+))?", address)
     if match:
         return _local_of_process(int(match[1] or 2))
     return Service(address, token=_token(token), timeout=timeout, shared_memory=shared_memory)
 
 
+def _named(service: object) -> str:
+    if not isinstance(service, str):
+        raise wrong("service", service, "an address such as 'penstock://host:5050', 'local', 'inline', or what connect() and local() return")
+    return service
+
+
 def _local_of_process(workers: int) -> Service:
     if workers not in _shared_local:
         _shared_local[workers] = local(workers)
+        _shared_local[workers].own = True
     return _shared_local[workers]
 
 

@@ -8,11 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from penstock import _core
+from penstock._check import checked, one_of, wrong
 from penstock.errors import Invalid
 
 Compression = Literal["none", "gzip", "zlib"]
 
 
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise wrong(name, value, "a path")
+    return os.fspath(value)
+
+
+@checked(path=_path, compression=one_of("none", "gzip", "zlib"))
 def write_tfrecord(path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any]], compression: Compression = "none") -> int:
     """Writes each row (a dict of numbers, strings, or lists of them) as a tf.Example; returns how many there were.
 
@@ -21,6 +29,8 @@ def write_tfrecord(path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any
     writer = _core.TfRecordWriter.create(os.fspath(path), compression)
     count = 0
     for row in rows:
+        if not isinstance(row, Mapping):
+            raise wrong("write_tfrecord: a row", row, "a dict of feature names to values")
         writer.write(encode_example(row))
         count += 1
     writer.close()

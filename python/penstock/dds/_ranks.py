@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock import _core, _identity, reader
+from penstock import _core, _identity, _options, reader
 from penstock import service as services
 from penstock.dataset import Dataset
 from penstock.errors import Deadline, Error, Invalid, NotFound, Unavailable
@@ -64,7 +64,7 @@ def join(plan: _core.Plan, where: Service, job_name: str | None, mode: str) -> R
     # A replica promises no row to anybody, so what a dead rank had is not waited for.
     on_death = "redeliver" if mode in ("replicated", "parallel_epochs", "OFF") else "auto"
     options = {"job_name": job_name, "processing_mode": mode, "on_death": on_death, "on_restart": "continue", "even": "uneven", "epochs": None}
-    joined = reader.open_reader(Dataset(plan), where, {**options, **place})
+    joined = reader.open_reader(Dataset(plan), where, _options.check({**options, **place}))
     log.info("rank %d reads job %s, %s", _identity.current().rank, joined.job_name, mode)
     return joined
 

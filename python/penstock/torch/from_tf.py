@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from penstock import _foreign
 from penstock.torch.jagged import Jagged
 
 
@@ -28,7 +29,7 @@ def from_tf(dataset: Any) -> TensorsOf:
 
     Ragged tensors become `Jagged`, sparse ones torch's, strings object arrays of bytes. Tensors are TensorFlow's memory: do not write to them.
     """
-    return TensorsOf(dataset)
+    return TensorsOf(_foreign.tf_dataset("from_tf: dataset", dataset))
 
 
 def _convert(element: Any) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock import _foreign
+from penstock._check import checked, flag, function, optional, whole
+from penstock.errors import Invalid
 from penstock.torch import places, states
 from penstock.torch.ahead import Ahead
 from penstock.torch.devices import Mover
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
     from penstock.service import Service
 
 _SHUFFLE_ROWS = 10_000  # in a lane's buffer, for inputs that cannot be permuted as a whole
+_OF_TORCH = {  # arguments of torch's DataLoader that have no meaning here, and what to write instead
+    "sampler": "shuffle=True permutes the dataset, and ranks share one job without a DistributedSampler; choose rows with filter, take, skip or mix",
+    "batch_sampler": "give batch_size, or a dataset that is batched already",
+    "worker_init_fn": "workers are no processes of this loader; make in the dataset's __getitem__, when first needed, what each of them shall have",
+    "multiprocessing_context": "no processes are started here",
+    "generator": "give seed=, of all shuffling",
+    "pin_memory_device": "give device=",
+    "in_order": "give processing_mode='strict' for one order, 'shared' for whichever batch is ready",
+}
 
 
 class DataLoader:
@@ -33,8 +44,17 @@ class DataLoader:
     collate_fn: gets the list of a batch's rows, in this process.
     pin_memory, device: batches are pinned, or moved to `device`, on a thread, up to `prefetch_factor` ahead of the loop.
     num_workers, persistent_workers: accepted, and mean nothing: workers are not of this process.
+    What else torch's has (a sampler, worker_init_fn) is refused, with what to give instead.
     """
 
+    @checked(
+        batch_size=optional(whole(1)),
+        shuffle=flag,
+        drop_last=flag,
+        collate_fn=optional(function("a function of a list of rows")),
+        pin_memory=flag,
+        prefetch_factor=whole(1),
+    )
     def __init__(
         self,
         dataset: Any,
@@ -57,8 +77,10 @@ class DataLoader:
         even: str = "auto",
         num_workers: int = 0,
         persistent_workers: bool = False,
+        **of_torch: Any,
     ) -> None:
         del num_workers, persistent_workers
+        _refuse(of_torch)
         self.dataset = _prepared(dataset, batch_size, shuffle, drop_last)
         self.batch_size = batch_size
         self._collate = collate_fn
@@ -144,3 +166,12 @@ def _prepared(dataset: Any, batch_size: int | None, shuffle: bool, drop_last: bo
     if shuffle:
         prepared = prepared.shuffle(_SHUFFLE_ROWS)
     return prepared if batch_size is None else prepared.batch(batch_size, drop_remainder=drop_last)
+
+
+def _refuse(of_torch: dict[str, Any]) -> None:
+    """One that is left at None asks for nothing."""
+    for name, value in of_torch.items():
+        if name not in _OF_TORCH:
+            raise TypeError(f"DataLoader() got an unexpected keyword argument {name!r}")
+        if value is not None:
+            raise Invalid(f"DataLoader: {name} is torch's, and means nothing where others' workers read: {_OF_TORCH[name]}")
