@@ -9,9 +9,9 @@
 namespace penstock {
 namespace {
 
-// memcpy with null and no bytes is not allowed, and empty buffers are null.
+// memcpy with null and no bytes is not allowed, and empty buffers are null. What is there already stays.
 void Copy(void* to, const void* from, size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 // Offsets (from[1] … from[n]) rebased from the first to start at `base`.
@@ -65,13 +65,34 @@ ByteBuffer& ByteBuffer::operator=(ByteBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(capacity_, other.capacity_);
+  std::swap(borrowed_, other.borrowed_);
   return *this;
 }
 
-ByteBuffer::~ByteBuffer() { std::free(data_); }
+ByteBuffer::~ByteBuffer() { Free(); }
+
+void ByteBuffer::Free() {
+  if (!borrowed_) std::free(data_);
+}
+
+void ByteBuffer::Borrow(std::span<std::byte> memory) {
+  Free();
+  data_ = memory.data();
+  size_ = 0;
+  capacity_ = memory.size();
+  borrowed_ = true;
+}
+
+void ByteBuffer::Own() {
+  if (!borrowed_) return;
+  ByteBuffer own;
+  Copy(own.Extend(size_), data_, size_);
+  *this = std::move(own);
+}
 
 void ByteBuffer::Reserve(size_t capacity) {
   if (capacity <= capacity_) return;
+  if (borrowed_) Own();
   void* grown = std::realloc(data_, capacity);
   if (grown == nullptr) throw std::bad_alloc();
   data_ = static_cast<std::byte*>(grown);
@@ -216,6 +237,14 @@ uint64_t Columns::RowBytes(uint64_t row) const {
   uint64_t total = 0;
   for (const Column& column : columns_) total += column.view().Bytes(row, 1);
   return total;
+}
+
+void Columns::WriteTo(std::span<const std::span<std::byte>> buffers) {
+  for (size_t i = 0; i < columns_.size(); ++i) columns_[i].WriteTo(buffers[i]);
+}
+
+void Columns::Own() {
+  for (Column& column : columns_) column.Own();
 }
 
 std::vector<uint64_t> Columns::BufferLengths(uint64_t first, uint64_t n) const {

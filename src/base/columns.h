@@ -40,7 +40,7 @@ class ByteBuffer {
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  size_t capacity() const { return capacity_; }
+  size_t capacity() const { return borrowed_ ? 0 : capacity_; }  // of memory of its own
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
   // Room for `bytes` more at the end, to be written by the caller. Moves what was there.
@@ -53,11 +53,17 @@ class ByteBuffer {
   void Truncate(size_t size) { size_ = size; }
   void Reserve(size_t capacity);
 
+  // An empty one: what comes is written to `memory`, as far as that goes, until Own().
+  void Borrow(std::span<std::byte> memory);
+  void Own();
+
  private:
   void Grow(size_t more);
+  void Free();
   std::byte* data_ = nullptr;
   size_t size_ = 0;
   size_t capacity_ = 0;
+  bool borrowed_ = false;
 };
 
 // The rows of one column, owned by somebody else.
@@ -115,6 +121,10 @@ class Column {
   std::byte* ExtendValues(uint64_t bytes) { return values_.Extend(bytes); }
   void FinishRow() { ++rows_; }
 
+  // Columns without a ragged level and without rows: see Columns::WriteTo.
+  void WriteTo(std::span<std::byte> values) { values_.Borrow(values); }
+  void Own() { values_.Own(); }
+
   void Append(const ColumnView& from, uint64_t first, uint64_t n);
   void Gather(const ColumnView& from, std::span<const uint64_t> rows);
   void Truncate(uint64_t rows);  // also drops what was pushed of an unfinished row
@@ -151,6 +161,11 @@ class Columns {
   uint64_t bytes() const;
   uint64_t capacity() const;
   uint64_t RowBytes(uint64_t row) const;  // what the row adds to a block, 8 bytes of offsets a ragged entry included
+
+  // Where no column is ragged and there are no rows: what comes is written to these buffers, as far as they go. CopyTo then leaves what lies there
+  // where it is. Own() ends it: rows are copied to memory of its own, so that the buffers may go.
+  void WriteTo(std::span<const std::span<std::byte>> buffers);
+  void Own();
 
   // For a block of rows [first, first + n): lengths of its buffers in the spec's order, and their content.
   std::vector<uint64_t> BufferLengths(uint64_t first, uint64_t n) const;

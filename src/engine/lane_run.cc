@@ -43,7 +43,11 @@ class Run final : public LaneRun {
     if (stream_ == nullptr) {
       if (Status status = Begin(); !status.ok()) return InLane(request_, std::move(status));
     }
-    if (failed_.ok()) failed_ = Fill();
+    while (failed_.ok() && WantsMore()) {
+      if (rows_.empty()) failed_ = Pull(Quantum());
+      if (std::optional<StepResult> no_room = MakePlace()) return *std::move(no_room);
+      if (failed_.ok()) failed_ = EvaluateRows();
+    }
     if (columns_.rows() > 0) return Emit();  // what came before an error is good
     if (!failed_.ok()) return InLane(request_, failed_);
     return LaneOver{{next_, 0}, ended_};
@@ -51,7 +55,7 @@ class Run final : public LaneRun {
 
   void Extend(Seq to) override { request_.to = std::max(request_.to, to); }
 
-  uint64_t state_bytes() const override { return (stream_ == nullptr ? 0 : stream_->state_bytes()) + columns_.capacity(); }
+  uint64_t state_bytes() const override { return (stream_ == nullptr ? 0 : stream_->state_bytes()) + columns_.capacity() + pulled_bytes_; }
   std::string where() const override { return stream_ == nullptr ? "not begun" : stream_->where(); }
 
  private:
@@ -96,29 +100,42 @@ class Run final : public LaneRun {
     return std::min({plan_.group_rows - columns_.rows(), at_once, request_.to - read_});
   }
 
-  Status Fill() {
-    while (!ended_ && read_ < request_.to && !Complete()) {
-      PENSTOCK_TRY(Pull(Quantum()));
-      PENSTOCK_TRY(EvaluateRows());
-    }
-    return {};
-  }
+  bool over() const { return ended_ || read_ == request_.to; }
+
+  bool WantsMore() const { return !rows_.empty() || (!over() && !Complete()); }
 
   Status Pull(uint64_t rows) {
     rows_.resize(rows);
-    uint64_t held = 0;
+    pulled_bytes_ = 0;
     uint64_t pulled = 0;
-    while (pulled < rows && held < request_.block_target) {
-      PENSTOCK_ASSIGN(const bool more, stream_->Next(rows_[pulled]));
-      if (!more) {
-        ended_ = true;
-        break;
-      }
-      held += rows_[pulled++].bytes.size();
+    Result<bool> more = true;
+    while (pulled < rows && pulled_bytes_ < request_.block_target) {
+      more = stream_->Next(rows_[pulled]);
+      if (!more.ok() || !*more) break;
+      pulled_bytes_ += rows_[pulled++].bytes.size();
     }
-    rows_.resize(pulled);
-    read_ += pulled;
-    return {};
+    ended_ = more.ok() && !*more;
+    rows_.resize(more.ok() ? pulled : 0);
+    read_ += rows_.size();
+    return more.status();
+  }
+
+  // Rows that make a whole block, all of one size, are evaluated where the block will lie. There may be no room for it now.
+  std::optional<StepResult> MakePlace() {
+    const uint64_t rows = rows_.size();
+    const bool whole = request_.by_group ? rows == plan_.group_rows : rows * fixed_row_bytes_ >= request_.block_target;
+    if (rows == 0 || columns_.rows() > 0 || fixed_row_bytes_ == 0 || !(whole || over())) return std::nullopt;
+    std::vector<uint64_t> lengths;
+    for (size_t i = 0; i < columns_.size(); ++i) lengths.push_back(rows * columns_[i].shape().fan[0]);
+    const BlockPlan block = PlanBlock(rows, {next_, 0}, {next_ + rows, 0}, /*has_cursors=*/false, lengths);
+    const uint64_t bytes = block.header.total_bytes;
+    if (bytes > request_.block_cap) return std::nullopt;
+    Result<Extent> extent = request_.allocator->Allocate(bytes);
+    if (!extent.ok()) return NoRoom(request_, extent.status(), next_, rows, bytes);
+    columns_.WriteTo(BuffersIn(block, extent->bytes()));
+    place_.emplace(std::move(*extent));
+    place_rows_ = rows;
+    return std::nullopt;
   }
 
   Status EvaluateRows() {
@@ -127,10 +144,11 @@ class Run final : public LaneRun {
     for (const Row& row : rows_) row_ptrs_.push_back(&row);
     column_ptrs_.clear();
     for (size_t i = 0; i < columns_.size(); ++i) column_ptrs_.push_back(&columns_[i]);
-    PENSTOCK_TRY(Evaluate(*plan_.root, row_ptrs_, column_ptrs_));
-    row_bytes_ = columns_.bytes() / columns_.rows() + 1;
+    Status status = Evaluate(*plan_.root, row_ptrs_, column_ptrs_);
+    if (columns_.rows() > 0) row_bytes_ = columns_.bytes() / columns_.rows() + 1;
     rows_.clear();
-    return {};
+    pulled_bytes_ = 0;
+    return status;
   }
 
   // Whole groups; fewer rows where they are over the cap, but at least one.
@@ -138,8 +156,8 @@ class Run final : public LaneRun {
     const uint64_t pending = columns_.rows();
     const uint64_t groups = WholeGroups();
     if (request_.by_group) return groups > 0 ? groups : pending;
-    const bool over = ended_ || !failed_.ok() || read_ == request_.to;
-    const uint64_t rows = over && columns_.bytes() <= request_.block_target ? pending : groups > 0 ? groups : pending;
+    const bool last = over() || !failed_.ok();
+    const uint64_t rows = last && columns_.bytes() <= request_.block_target ? pending : groups > 0 ? groups : pending;
     if (PlanOf(rows).header.total_bytes <= request_.block_cap) return rows;
     uint64_t fits = 1;
     uint64_t too_many = rows;
@@ -158,31 +176,43 @@ class Run final : public LaneRun {
     const uint64_t rows = RowsOfBlock();
     BlockPlan block = PlanOf(rows);
     const uint64_t bytes = block.header.total_bytes;
-    Result<Extent> extent = request_.allocator->Allocate(bytes);
+    Result<Extent> extent = RoomFor(rows, bytes);
     if (!extent.ok()) return NoRoom(request_, extent.status(), next_, rows, bytes);
-    Write(block, rows, extent->bytes());
+    columns_.CopyTo(0, rows, BuffersIn(block, extent->bytes()));
+    SealBlock(block, extent->bytes());
     const BlockInfo info{rows, {next_, 0}, {next_ + rows, 0}, bytes, block.header.digest};
     next_ += rows;
     if (rows == columns_.rows()) {
       columns_.Clear();
+      columns_.Own();
     } else {
       columns_ = columns_.Slice(rows, columns_.rows() - rows);
     }
     return Produced{std::move(*extent), info};
   }
 
-  void Write(BlockPlan& block, uint64_t rows, std::span<std::byte> memory) {
+  // Where the rows lie already, if they are all that do.
+  Result<Extent> RoomFor(uint64_t rows, uint64_t bytes) {
+    if (place_.has_value() && rows == place_rows_ && rows == columns_.rows()) return *std::exchange(place_, std::nullopt);
+    columns_.Own();
+    place_.reset();
+    return request_.allocator->Allocate(bytes);
+  }
+
+  static std::vector<std::span<std::byte>> BuffersIn(const BlockPlan& block, std::span<std::byte> memory) {
     std::vector<std::span<std::byte>> buffers;
     for (const BufferPlace& place : block.places) buffers.push_back(memory.subspan(place.offset, place.length));
-    columns_.CopyTo(0, rows, buffers);
-    SealBlock(block, memory);
+    return buffers;
   }
 
   LanePlan plan_;
   LaneRequest request_;
   RowStreamPtr stream_;
-  Columns columns_;  // evaluated, not in a block yet; the first has seq next_
-  std::vector<Row> rows_;
+  std::optional<Extent> place_;  // of a block of place_rows_, which are being written there
+  uint64_t place_rows_ = 0;
+  Columns columns_;        // evaluated, not in a block yet; the first has seq next_
+  std::vector<Row> rows_;  // pulled, to be evaluated
+  uint64_t pulled_bytes_ = 0;
   std::vector<const Row*> row_ptrs_;
   std::vector<Column*> column_ptrs_;
   uint64_t fixed_row_bytes_;

@@ -1,0 +1,109 @@
+"""tf.Example records from TFRecord files: inflate, check, parse, shuffle, batch.
+
+The rows are a recommender's: 2.4 KB each (400 + 60 floats, 60 + 13 integers; six of ten of the 400 are zero), gzip level 6, batches of 512.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from side_by_side import Case, Stopwatch, main
+
+FILES, ROWS, BATCH = 8, 6_000, 512
+PASSES = 5
+FLOATS = {"dense": 400, "context": 60}
+INTEGERS = {"history": 60, "ids": 13}
+SHUFFLE = 10_000
+KEEP = 0.5  # of the rows without a click: downsampling
+
+
+def prepare(directory: Path) -> None:
+    from penstock.tfrecord import write_tfrecord
+
+    for file in range(FILES):
+        write_tfrecord(directory / f"{file}.tfrecord.gz", _rows(file), "gzip")
+        write_tfrecord(directory / f"{file}.tfrecord", _rows(file))
+
+
+def _rows(file: int) -> Iterator[dict[str, Any]]:
+    random = np.random.default_rng(file)
+    for _ in range(ROWS):
+        row: dict[str, Any] = {name: random.random(size, np.float32) for name, size in FLOATS.items()}
+        row["dense"][random.random(FLOATS["dense"]) < 0.6] = 0
+        row |= {name: random.integers(0, 1 << 20, size) for name, size in INTEGERS.items()}
+        yield {**row, "label": np.float32(random.random() < 0.1)}
+
+
+# ---- penstock
+
+
+def _penstock_dataset(pattern: str, whole: bool) -> Any:
+    from penstock import Dataset, Fixed
+
+    features = {name: Fixed("float32", [size]) for name, size in FLOATS.items()}
+    features |= {name: Fixed("int64", [size]) for name, size in INTEGERS.items()}
+    features["label"] = Fixed("float32", [])
+    dataset = Dataset.from_tfrecord(pattern)
+    if whole:
+        dataset = dataset.shuffle(SHUFFLE)
+    return dataset.parse_example(features).batch(BATCH).repeat(PASSES)
+
+
+def _penstock(pattern: str, whole: bool = False) -> Callable[[Path, Stopwatch], float]:
+    def run(directory: Path, watch: Stopwatch) -> float:
+        with _penstock_dataset(str(directory / pattern), whole).distribute("inline") as reader:
+            watch.start()
+            rows = sum(len(batch["label"]) for batch in reader)
+            watch.stop()
+        return rows
+
+    return run
+
+
+# ---- tf.data
+
+
+def _tf_dataset(pattern: str, whole: bool) -> Any:
+    import tensorflow as tf
+
+    spec = {name: tf.io.FixedLenFeature([size], tf.float32) for name, size in FLOATS.items()}
+    spec |= {name: tf.io.FixedLenFeature([size], tf.int64) for name, size in INTEGERS.items()}
+    spec["label"] = tf.io.FixedLenFeature([], tf.float32)
+    kind = "GZIP" if pattern.endswith("gz") else ""
+    files = tf.data.Dataset.list_files(pattern, shuffle=False)
+    dataset = files.interleave(lambda file: tf.data.TFRecordDataset(file, compression_type=kind), cycle_length=4, num_parallel_calls=2)
+    if whole:
+        dataset = dataset.shuffle(SHUFFLE)
+    return dataset.batch(BATCH).map(lambda rows: tf.io.parse_example(rows, spec), num_parallel_calls=2).repeat(PASSES).prefetch(2)
+
+
+def _tf(pattern: str, whole: bool = False) -> Callable[[Path, Stopwatch], float]:
+    def run(directory: Path, watch: Stopwatch) -> float:
+        dataset = _tf_dataset(str(directory / pattern), whole)
+        iterator = iter(dataset)
+        watch.start()
+        rows = sum(len(batch["label"]) for batch in iterator)
+        watch.stop()
+        return rows
+
+    return run
+
+
+CASES = [
+    Case("gzip: inflate, check, parse, batch", "rows a CPU s", _penstock("*.gz"), {"tf.data": _tf("*.gz")}, per="cpu_s", at_least={"tf.data": 4}),
+    Case("gzip: with shuffle", "rows a CPU s", _penstock("*.gz", True), {"tf.data": _tf("*.gz", True)}, per="cpu_s", at_least={"tf.data": 3.5}),
+    Case(
+        "plain: with shuffle",
+        "rows a CPU s",
+        _penstock("*.tfrecord", True),
+        {"tf.data": _tf("*.tfrecord", True)},
+        per="cpu_s",
+        at_least={"tf.data": 8},
+    ),
+]
+
+if __name__ == "__main__":
+    main("records", CASES, prepare)

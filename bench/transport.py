@@ -1,0 +1,237 @@
+"""Elements of 64 B to 16 MiB from readers to a loop on the same host: nothing is computed, all of it is handing over.
+
+Elements lie in the readers' memory. penstock, tf.data service and DataLoader have two readers; Arrow Flight and the bare socket, which is no more
+than two processes that send and receive as far as they have credit, have one.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from side_by_side import Case, Stopwatch, main
+
+READERS = 2
+SIZES = {"64 B": (64, 20_000), "64 KiB": (64 << 10, 8_000), "1 MiB": (1 << 20, 2_000), "16 MiB": (16 << 20, 150)}
+MORE = {"64 B": 50, "64 KiB": 8, "1 MiB": 4, "16 MiB": 4}  # times as many for the quick, so that both run about as long
+WARM_UP = 16
+PROGRAMS = Path(__file__).parents[1] / "build/release/bin"
+
+
+def _timed(elements: Iterable[Any], count: int, watch: Stopwatch) -> float:
+    """The time of `count` elements, after some to warm up."""
+    iterator = iter(elements)
+    for _ in range(WARM_UP):
+        next(iterator)
+    watch.start()
+    for _ in range(count):
+        next(iterator)
+    watch.stop()
+    return count
+
+
+def _penstock(size: str, to_torch: bool = False, **options: Any) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * MORE[size]
+
+    def run(_: Path, watch: Stopwatch) -> float:
+        import penstock
+
+        dataset = _kept(bytes_each, count)
+        with penstock.local(workers=READERS) as service, penstock.connect(service.address, **options) as client:
+            if to_torch:
+                from penstock.torch import DataLoader
+
+                return _timed(DataLoader(dataset, service=client, batch_size=None), count, watch)
+            with dataset.distribute(client) as reader:
+                return _timed(reader, count, watch)
+
+    return run
+
+
+def _kept(bytes_each: int, count: int) -> Any:
+    """Rows that lie in memory, at least so many."""
+    from penstock import Dataset
+
+    kept = np.zeros((max(1, min(count, (32 << 20) // bytes_each)), bytes_each), np.uint8)
+    return Dataset.from_arrays({"x": kept}).repeat(2 + (count + WARM_UP) // len(kept))
+
+
+def _penstock_in_cpp(size: str, way: str) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * MORE[size]
+
+    def run(_: Path, watch: Stopwatch) -> float:
+        import penstock
+        from penstock.dds import register_dataset
+
+        with penstock.local(workers=1) as service:
+            dataset_id, _job = register_dataset(_kept(bytes_each, count), service.address)
+            return _told(watch, "bench_consume", service.address, dataset_id, str(count), way)
+
+    return run
+
+
+def _bare_socket(size: str, blocks: str) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * MORE[size]
+    return lambda _, watch: _told(watch, "bench_bare_socket", blocks, str(bytes_each), str(count))
+
+
+def _told(watch: Stopwatch, program: str, *arguments: str) -> float:
+    """What a program says of the time between its own start and stop."""
+    done = subprocess.run([PROGRAMS / program, *arguments], capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
+    watch.seconds = told["seconds"]
+    return float(told["elements"])
+
+
+def _tf_data_service(size: str) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size]
+
+    def run(_: Path, watch: Stopwatch) -> float:
+        import tensorflow as tf
+
+        servers = _TfServers()
+        dataset = tf.data.Dataset.from_tensors(tf.zeros(bytes_each, tf.uint8)).repeat()
+        policy = tf.data.experimental.service.ShardingPolicy.OFF
+        dataset = dataset.apply(tf.data.experimental.service.distribute(policy, servers.address))
+        taken = _timed(dataset, count, watch)
+        servers.stop()
+        return taken
+
+    return run
+
+
+class _TfServers:
+    """A dispatcher and its workers, as processes."""
+
+    def __init__(self) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._ends: list[Any] = []
+        self._processes: list[Any] = []
+        self.address = self._start(spawn, _tf_dispatcher)
+        for _ in range(READERS):
+            self._start(spawn, _tf_worker, self.address)
+
+    def _start(self, spawn: Any, serve: Callable[..., None], *arguments: str) -> str:
+        here, there = spawn.Pipe()
+        process = spawn.Process(target=serve, args=(there, *arguments), daemon=True)
+        process.start()
+        self._ends.append(here)
+        self._processes.append(process)
+        return str(here.recv())
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+
+def _tf_dispatcher(there: Any) -> None:
+    import tensorflow as tf
+
+    server = tf.data.experimental.service.DispatchServer()
+    there.send(server.target.split("://")[1])
+    there.recv()
+
+
+def _tf_worker(there: Any, dispatcher: str) -> None:
+    import tensorflow as tf
+
+    config = tf.data.experimental.service.WorkerConfig(dispatcher_address=dispatcher)
+    server = tf.data.experimental.service.WorkerServer(config)
+    there.send("up")
+    there.recv()
+    del server
+
+
+class _Rows:
+    """A map-style dataset: the same bytes each time."""
+
+    def __init__(self, bytes_each: int, count: int) -> None:
+        self.row, self.count = np.zeros(bytes_each, np.uint8), count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        import torch
+
+        return torch.from_numpy(self.row)
+
+
+def _dataloader(size: str) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size]
+
+    def run(_: Path, watch: Stopwatch) -> float:
+        from torch.utils.data import DataLoader
+
+        return _timed(DataLoader(_Rows(bytes_each, count + 2 * WARM_UP), batch_size=None, num_workers=READERS), count, watch)
+
+    return run
+
+
+def _flight(size: str) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size]
+
+    def run(_: Path, watch: Stopwatch) -> float:
+        from pyarrow import flight
+
+        spawn = multiprocessing.get_context("spawn")
+        here, there = spawn.Pipe()
+        server = spawn.Process(target=_flight_server, args=(there, bytes_each, count + 2 * WARM_UP), daemon=True)
+        server.start()
+        client = flight.connect(f"grpc://127.0.0.1:{here.recv()}")
+        reader = client.do_get(flight.Ticket(b"rows"))
+        taken = _timed((chunk.data["x"].to_numpy(zero_copy_only=False) for chunk in reader), count, watch)
+        server.kill()
+        return taken
+
+    return run
+
+
+def _flight_server(there: Any, bytes_each: int, count: int) -> None:
+    """One element a message."""
+    import pyarrow as pa
+    from pyarrow import flight
+
+    batch = pa.record_batch({"x": pa.array(np.zeros(bytes_each, np.uint8))})
+
+    class Server(flight.FlightServerBase):  # type: ignore[misc]
+        def do_get(self, context: Any, ticket: Any) -> Any:
+            return flight.GeneratorStream(batch.schema, (batch for _ in range(count)))
+
+    server = Server("grpc://127.0.0.1:0")
+    there.send(server.port)
+    server.serve()
+
+
+AIMS = {"64 B": 40.0, "64 KiB": 25.0, "1 MiB": 5.0, "16 MiB": 8.0}
+NEEDS = {"Arrow Flight": "pyarrow.flight", "tf.data service": "tensorflow", "DataLoader": "torch"}
+
+
+def _cases() -> list[Case]:
+    cases = []
+    for size, aim in AIMS.items():
+        peers = {"tf.data service": _tf_data_service(size), "Arrow Flight": _flight(size)}
+        cases.append(Case(f"{size}, numpy", "elements/s", _penstock(size), peers, at_least={"tf.data service": aim}, needs=NEEDS))
+    for size in ("64 KiB", "1 MiB", "16 MiB"):
+        aims = {"DataLoader": 5.0} if size == "1 MiB" else {}
+        cases.append(
+            Case(f"{size}, torch", "elements/s", _penstock(size, to_torch=True), {"DataLoader": _dataloader(size)}, at_least=aims, needs=NEEDS)
+        )
+        plain = _penstock(size, shared_memory=False)
+        cases.append(Case(f"{size}, numpy, over a socket", "elements/s", plain, {"Arrow Flight": _flight(size)}, needs=NEEDS))
+    for size in ("64 KiB", "1 MiB", "16 MiB"):
+        kept = {"bare socket": _bare_socket(size, "kept"), "bare socket that copies first": _bare_socket(size, "made")}
+        aims = {"bare socket that copies first": 0.9}
+        cases.append(Case(f"{size}, C++, over a socket", "elements/s", _penstock_in_cpp(size, "socket"), kept, at_least=aims))
+    flight = {"Arrow Flight": _flight("64 B")}
+    cases.append(Case("64 B, C++", "elements/s", _penstock_in_cpp("64 B", "shared"), flight, at_least={"Arrow Flight": 5.0}, needs=NEEDS))
+    return cases
+
+
+if __name__ == "__main__":
+    main("transport", _cases())
