@@ -16,7 +16,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang build demo test test-cpp test-python lint tsan fuzz sim chaos bench
+.PHONY: help setup setup-clang build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ build: setup ## the penstock executable and the Python package, in python/pensto
 demo: build ## ranks read what workers prepare while about everything is killed, and resume on more ranks
 	@$(PYTHON_HERE) -m penstock.demo
 
-test: test-cpp test-python ## what CI runs
+test: test-cpp test-sim test-python ## what CI runs
 
 test-cpp: setup ## the C++ tests, with ASan and UBSan
 	@cmake --preset check >/dev/null
@@ -44,6 +44,9 @@ test-cpp: setup ## the C++ tests, with ASan and UBSan
 
 test-python: build ## the Python tests, with real processes
 	@$(PYTHON_HERE) -m pytest
+
+test-sim: sim-build ## the simulator over the seeds that find every planted bug
+	@build/release/bin/penstock-sim --seeds 3000
 
 lint: setup-clang ## clang-format, ruff, mypy; clang-tidy on what changed
 	@scripts/lint.sh
@@ -56,9 +59,11 @@ tsan: setup ## the C++ tests, with ThreadSanitizer
 fuzz: setup-clang ## every fuzz target for SECONDS=60
 	@scripts/fuzz.sh $(SECONDS)
 
-sim: setup ## the simulator: SEEDS=200 runs, FROM=1
+sim-build: setup
 	@cmake --preset release >/dev/null
 	@ninja -C build/release -j $(JOBS) --quiet penstock-sim
+
+sim: sim-build ## the simulator: SEEDS=200 whole clusters on all cores, FROM=1
 	@build/release/bin/penstock-sim --seeds $(SEEDS) --from $(FROM)
 
 chaos: build ## real processes: KILLS=30 faults at random, an independent count of lost and duplicated rows [SEED=N MODES=shared,strict]

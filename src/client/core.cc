@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/constants.h"
+#include "base/planted.h"
 
 namespace penstock {
 namespace {
@@ -108,7 +109,8 @@ void ClientCore::FailReader(Status status) {
 // ---- replies
 
 void ClientCore::Apply(const msg::BeatReply& reply) {
-  if (phase_ != Phase::kReading || reply.serial < answered_ || reply.serial > serial_) return;
+  const bool late = reply.serial < answered_ && !Planted(Bug::kLateReplyBelieved);
+  if (phase_ != Phase::kReading || late || reply.serial > serial_) return;
   if (reply.generation < job_.generation || rebuild_ != RebuildStep::kNone) return;
   if (reply.generation != job_.generation) {
     if (restore_ && restore_->sent) return;  // its own answer is on the way
@@ -140,7 +142,8 @@ void ClientCore::AcknowledgeFinishes(const msg::BeatReply& reply) {
   const bool revived = now_ > lease_until_;
   std::erase_if(finishes_, [&](const auto& item) {
     const auto& [name, finish] = item;
-    const bool settled = finish.carried != 0 && finish.carried <= reply.serial && !listed.contains(name);
+    const bool heard = finish.carried <= reply.serial && !listed.contains(name);
+    const bool settled = finish.carried != 0 && (heard || Planted(Bug::kFinishSaidOnce));
     if (settled && revived) gone_[name] = finish.finish.upto;
     return settled;
   });
@@ -157,7 +160,7 @@ void ClientCore::TakeGrants(const msg::BeatReply& reply) {
     if (reply.epoch == epoch_ && !revoked.contains(name) && !lanes_.contains(name) && !finishes_.contains(name)) AddGrant(grant);
   }
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
-    if (listed.contains(lane->first) || lane->second.dropped) continue;
+    if (listed.contains(lane->first) || lane->second.dropped || Planted(Bug::kFenceUnchecked)) continue;
     lane->second.dropped = true;
     if (!lane->second.leaving) RemoveLane(lane);
   }

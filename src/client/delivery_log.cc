@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/planted.h"
+
 namespace penstock {
 
 void DeliveryLog::Restart(Generation generation, Epoch epoch, uint64_t tag) {
@@ -57,7 +59,8 @@ void DeliveryLog::AddUpTo(const Batch& batch, uint64_t tag, History& rows) {
   const uint64_t begin = batch.end - batch.elements;
   if (tag <= begin) return;
   if (tag < batch.end) return rows.Add(batch.rows.front().lane, batch.rows.front().rows.from, batch.cut(tag - begin));
-  for (const Rows& part : batch.rows) rows.Add(part.lane, part.rows.from, part.rows.to);
+  const bool from_start = Planted(Bug::kCursorNotIntervals);
+  for (const Rows& part : batch.rows) rows.Add(part.lane, from_start ? Cursor{} : part.rows.from, part.rows.to);
 }
 
 Result<DeliveryLog::Point> DeliveryLog::At(uint64_t tag) const {

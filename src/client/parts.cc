@@ -62,7 +62,8 @@ std::vector<msg::PartReply> PartAsks::Answer(const PartFacts& facts, const msg::
   std::vector<msg::PartReply> replies;
   std::erase_if(asks_, [&](const msg::PartAsk& ask) {
     const auto current = shelf.Delivered();
-    const bool never = joined.consumers == 0 || shelf.Ended();
+    // Where all end at one step whoever is at its epoch's end before this one will come to it in the next.
+    const bool never = joined.consumers == 0 || (shelf.Ended() && joined.even == Even::kUneven);
     if (current->tag < ask.tag && !never) return false;
     msg::PartReply reply;
     reply.job = joined.job;

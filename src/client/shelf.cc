@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
+
 namespace penstock {
 namespace {
 
@@ -27,7 +29,7 @@ Status ReaderClosed() { return Status(Code::kCancelled, "the reader was closed; 
 
 Cursor ShelfBlock::cursor(uint64_t row) const {
   if (row == info.rows) return info.end;
-  if (!cursors.empty()) return cursors[row];
+  if (!cursors.empty() && !Planted(Bug::kSeqOnOutput)) return cursors[row];
   return row == 0 ? info.first : Cursor{info.first.seq + row, 0};
 }
 
@@ -97,7 +99,8 @@ void Shelf::SetOpen(const GrantName& grant, bool open) {
 void Shelf::Put(const GrantName& grant, ShelfBlock block) {
   std::lock_guard lock(mutex_);
   auto lane = lanes_.find(grant);
-  const uint64_t skip = lane == lanes_.end() ? block.info.rows : RowAt(block, lane->second.shelved);
+  const bool doubles = Planted(Bug::kNoDedup);
+  const uint64_t skip = lane == lanes_.end() ? block.info.rows : doubles ? 0 : RowAt(block, lane->second.shelved);
   if (lane != lanes_.end()) lane->second.shelved = std::max(lane->second.shelved, block.info.end);
   if (skip == block.info.rows) {
     passed_.push_back(block.handle);
@@ -132,7 +135,7 @@ void Shelf::Settle(Lanes::iterator lane) {
     if (!unasked_.contains(grant)) l.asked = *l.end;
   }
   if (l.left < group_) {
-    if (std::erase(rotation_, grant) > 0 && l.left > 0) tails_.push_back(grant);
+    if (std::erase(rotation_, grant) > 0 && l.left > 0 && !Planted(Bug::kTailForgotten)) tails_.push_back(grant);
     if (l.left == 0) std::erase(tails_, grant);
   }
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/constants.h"
+#include "base/planted.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
 #include "dispatcher/terms.h"
@@ -37,7 +38,8 @@ Job* DispatcherCore::Impl::FindReading(JobId id, ConsumerId consumer, SessionId 
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::Beat& beat) {
   Job* job = FindReading(beat.job, beat.consumer, session, request);
   if (job == nullptr) return;
-  if (beat.generation != job->generation) return Fail(session, request, OtherGeneration(*job, beat.generation));
+  const bool other_generation = beat.generation != job->generation && !Planted(Bug::kOldGenerationServed);
+  if (other_generation) return Fail(session, request, OtherGeneration(*job, beat.generation));
   Consumer& consumer = job->members.at(beat.consumer);
   Changes changes;
   consumer.heard = now_;
@@ -50,7 +52,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
       return Record(*job, changes);
     }
   }
-  if (beat.serial > consumer.serial) {
+  if (beat.serial > consumer.serial || Planted(Bug::kMarkLowered)) {
     consumer.serial = beat.serial;
     if (!consumer.undecided) ApplyBeat(*job, consumer, beat, changes);
   }
@@ -150,7 +152,7 @@ void DispatcherCore::Impl::ApplyHolds(Job& job, const Consumer& consumer, const 
     auto it = holder->find({hold.lane, hold.grant_from, hold.fence});
     if (it == holder->end()) continue;
     it->second.known = true;
-    it->second.asked = std::max(it->second.asked, hold.asked);
+    it->second.asked = Planted(Bug::kMarkLowered) ? hold.asked : std::max(it->second.asked, hold.asked);
     it->second.open = hold.open;
     it->second.ready_rows = hold.ready_rows;
   }
@@ -210,7 +212,7 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
   Changes changes;
   std::vector<ConsumerId> forget;
   for (auto& [id, consumer] : job.members) {
-    const bool over = now_ - consumer.heard > kDispatcherLease;
+    const bool over = now_ - consumer.heard > kDispatcherLease && !Planted(Bug::kLeaseNeverExpires);
     if (over && (consumer.undecided || (consumer.expired && !job.holds() && now_ - consumer.heard > kForgetExpired))) forget.push_back(id);
     if (!over || consumer.expired || consumer.undecided) continue;
     consumer.expired = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
 
@@ -125,6 +126,7 @@ void DispatcherCore::Impl::Record(Job& job, const Changes& changes) {
     Put(EpochKey(job.id, epoch), state == job.open.end() ? std::nullopt : std::optional(EncodeEpoch(state->second)));
   }
   for (ConsumerId id : changes.members) {
+    if (Planted(Bug::kGrantNotStored)) continue;
     auto member = job.members.find(id);
     Put(MemberKey(job.id, id), member == job.members.end() ? std::nullopt : std::optional(EncodeMember(job, member->second)));
   }

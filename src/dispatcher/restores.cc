@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/constants.h"
+#include "base/planted.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/cohorts.h"
 #include "dispatcher/core_impl.h"
@@ -24,7 +25,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   consumer.heard = now_;
   consumer.session = session;
   // Whoever is a member of the generation that followed was in its cohort: its answer was lost.
-  if (restore.generation < job->generation) return SendJoined(session, request, *job, consumer);
+  const bool repeated = restore.generation < job->generation && !Planted(Bug::kRestoreTwice);
+  if (repeated) return SendJoined(session, request, *job, consumer);
   if (restore.consumers > 0 && restore.index >= restore.consumers) {
     return Fail(session, request,
                 Status(Code::kInvalid, "consumer index " + std::to_string(restore.index) + " is not below the number of consumers that restore, " +

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "dispatcher/core.h"
 #include "dispatcher/store.h"
+#include "dispatcher/tick.h"
 #include "penstock/plan.h"
 #include "plan/difference.h"
 #include "plan/position.h"
@@ -58,7 +59,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   void Take(Actions& actions);
   void FlushSoon();
   void Flush();
-  void SendAll();
+  void Say(Tick::Words words);
   void AskWorker(const Ask& ask);
   void WatchDone();
   void End(Status why, const Status& told);
@@ -76,9 +77,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   // On the I/O thread.
   std::map<SessionId, std::shared_ptr<Session>> sessions_;
   Actions actions_;
-  std::map<std::string, std::optional<std::string>> writes_;
-  std::vector<Send> sends_;
-  std::vector<Ask> asks_;
+  Tick tick_;
   bool flush_set_ = false;
   bool over_ = false;
   bool seems_done_ = false;
@@ -149,15 +148,13 @@ void DispatcherServer::Impl::WatchDone() {
   if (!seems_done_) return done_timer_.Cancel();
   done_timer_.After(options_.exit_when_done, [this] {
     LogInfo("dispatcher.done", {{"why", "all jobs were read to their end"}});
-    if (!writes_.empty() || !sends_.empty()) Flush();
+    if (!tick_.empty()) Flush();
     End({}, Status(Code::kFinished, "all jobs are done"));
   });
 }
 
 void DispatcherServer::Impl::Take(Actions& actions) {
-  for (Write& write : actions.persist) writes_[std::move(write.key)] = std::move(write.value);
-  for (Send& send : actions.sends) sends_.push_back(std::move(send));
-  for (Ask& ask : actions.asks) asks_.push_back(std::move(ask));
+  tick_.Take(actions);
   for (const LogLine& line : actions.log)
     Log(line.level == LogLine::Level::kWarn ? LogLevel::kWarn : LogLevel::kInfo, "dispatcher.news", {{"what", line.text}});
   if (actions.timer.has_value()) {
@@ -167,10 +164,10 @@ void DispatcherServer::Impl::Take(Actions& actions) {
 
 // At once when the last commit is a tick ago, else when it will be: many events then share one.
 void DispatcherServer::Impl::FlushSoon() {
-  if (flush_set_ || (writes_.empty() && sends_.empty() && asks_.empty())) return;
+  if (flush_set_ || tick_.empty()) return;
   flush_set_ = true;
   const Duration since = Clock::System().Now() - flushed_;
-  if (writes_.empty() || since >= options_.store_tick) {
+  if (!tick_.has_writes() || since >= options_.store_tick) {
     io_.Post([this] { Flush(); });
   } else {
     flush_timer_.After(options_.store_tick - since, [this] { Flush(); });
@@ -180,24 +177,16 @@ void DispatcherServer::Impl::FlushSoon() {
 void DispatcherServer::Impl::Flush() {
   flush_set_ = false;
   if (over_) return;
-  if (!writes_.empty()) {
-    std::vector<Write> batch;
-    for (auto& [key, value] : writes_) batch.push_back({key, std::move(value)});
-    writes_.clear();
-    if (Status status = store_->Commit(batch); !status.ok()) {
-      sends_.clear();
-      asks_.clear();
-      Status why = std::move(status).Prefixed("the dispatcher stops, nothing that was not stored was answered");
-      const Status gone(Code::kUnavailable, why.message());
-      return End(std::move(why), gone);
-    }
-    flushed_ = Clock::System().Now();
-  }
-  SendAll();
+  if (tick_.has_writes()) flushed_ = Clock::System().Now();
+  Result<Tick::Words> words = tick_.Commit([this](const std::vector<Write>& writes) { return store_->Commit(writes); });
+  if (words.ok()) return Say(*std::move(words));
+  Status why = Status(words.status()).Prefixed("the dispatcher stops, nothing that was not stored was answered");
+  const Status gone(Code::kUnavailable, why.message());
+  End(std::move(why), gone);
 }
 
-void DispatcherServer::Impl::SendAll() {
-  for (Send& send : std::exchange(sends_, {})) {
+void DispatcherServer::Impl::Say(Tick::Words words) {
+  for (Send& send : words.sends) {
     auto session = sessions_.find(send.session);
     if (session == sessions_.end()) continue;
     if (send.request == RequestId{}) {
@@ -206,7 +195,7 @@ void DispatcherServer::Impl::SendAll() {
       session->second->Reply(send.request, std::move(send.message));
     }
   }
-  for (const Ask& ask : std::exchange(asks_, {})) AskWorker(ask);
+  for (const Ask& ask : words.asks) AskWorker(ask);
 }
 
 void DispatcherServer::Impl::AskWorker(const Ask& ask) {
@@ -236,7 +225,7 @@ void DispatcherServer::Impl::End(Status why, const Status& told) {
 
 void DispatcherServer::Impl::Stop() {
   io_.Post([this] {
-    if (!writes_.empty() || !sends_.empty()) Flush();
+    if (!tick_.empty()) Flush();
     End({}, Status(Code::kUnavailable, "the dispatcher was stopped"));
   });
   io_.Stop();

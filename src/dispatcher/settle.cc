@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/constants.h"
+#include "base/planted.h"
 #include "dispatcher/even.h"
 
 namespace penstock::dispatcher {
@@ -270,6 +271,7 @@ class Settler {
     }
     best->revoked = true;
     richest->news = true;
+    if (Planted(Bug::kRevokeUnanswered)) state.GiveBackAll(richest->id, false);
     return true;
   }
 

@@ -1,63 +1,237 @@
 #include "sim/ledger.h"
 
 #include <algorithm>
-#include <set>
 
 namespace penstock::sim {
+namespace {
 
-std::string Ledger::Deliver(Epoch epoch, const std::vector<Slice>& batch) {
-  uint64_t rows = 0;
+bool Claims(const History& history, const Row& row) {
+  if (row.lane.epoch < history.epochs_done) return true;
+  const auto epoch = history.epochs.find(row.lane.epoch);
+  if (epoch == history.epochs.end()) return false;
+  if (epoch->second.Whole(row.lane.lane)) return true;
+  const std::vector<Interval> intervals = epoch->second.Of(row.lane.lane);
+  return std::any_of(intervals.begin(), intervals.end(), [&](const Interval& i) { return i.from <= row.at && row.at < i.to; });
+}
+
+}  // namespace
+
+Ledger::Branch& Ledger::BranchOf(HistoryId id) {
+  const auto [branch, begins] = branches_.try_emplace(id);
+  if (begins) last_ = id;
+  return branch->second;
+}
+
+Ledger::Start& Ledger::StartOf(HistoryId id, const Reader& reader) {
+  Start& start = BranchOf(id).starts[reader.consumer];
+  start.reader = reader;
+  return start;
+}
+
+std::string Ledger::Deliver(HistoryId id, const Reader& reader, Epoch epoch, const std::vector<Slice>& batch) {
+  std::vector<Row> rows;
   for (const Slice& slice : batch) {
-    const LaneKey& lane = slice.grant.lane;
-    if (slice.end.seq - slice.first.seq != slice.rows || slice.end.seq > scenario_.RowsOf(lane)) {
-      return "a batch has rows " + std::to_string(slice.first.seq) + " to " + std::to_string(slice.end.seq) + " of " + penstock::ToString(lane) +
-             ", which has " + std::to_string(scenario_.RowsOf(lane));
+    const auto named = RowsOfSlice(job_, slice);
+    if (!named) {
+      return "a batch has " + std::to_string(slice.rows) + " rows from " + std::to_string(slice.first.seq) + " to " + std::to_string(slice.end.seq) +
+             " of " + penstock::ToString(slice.grant.lane) + ", which are not rows of it";
     }
-    for (Seq seq = slice.first.seq; seq < slice.end.seq; ++seq) ++seen_[{lane, seq}];
-    rows += slice.rows;
+    rows.insert(rows.end(), named->begin(), named->end());
   }
-  if (rows == 0) return "an empty batch was delivered";
-  if (scenario_.layout.batch > 0 && rows > scenario_.layout.batch) return "a batch has " + std::to_string(rows) + " rows";
-  if (scenario_.layout.batch > 0 && rows < scenario_.layout.batch) ++short_batches_[epoch];
-  rows_ += rows;
+  if (rows.empty()) return "an empty batch was delivered";
+  const uint64_t whole = job_.layout.batch;
+  if (whole > 0 && rows.size() > whole) return "a batch has " + std::to_string(rows.size()) + " rows";
+  Branch& branch = BranchOf(id);
+  Start& start = StartOf(id, reader);
+  bool again = false;
+  if (job_.mode == Mode::kStrict) {
+    if (std::string wrong = CheckOrder(branch, start, epoch, rows, again); !wrong.empty()) return wrong;
+  }
+  ++start.steps[epoch];
+  rows_ += rows.size();
   ++batches_;
+  if (again) return start.ends.push_back(start.rows.size()), "";
+  if (whole > 0 && rows.size() < whole) ++branch.short_batches[epoch];
+  for (const Row& row : rows) {
+    start.rows.push_back(row);
+    if (whole == 0) start.ends.push_back(start.rows.size());
+  }
+  if (whole > 0) start.ends.push_back(start.rows.size());
+  return Count(branch, reader, rows);
+}
+
+std::string Ledger::Count(Branch& branch, const Reader& reader, const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    if (job_.mode != Mode::kReplicated && Claims(branch.base, row)) return ToString(row) + " came again after the restore of a position that has it";
+    std::vector<ConsumerId>& who = branch.seen[row];
+    // Lanes of an epoch that a loop left early may come back to it in the next one.
+    const bool had = !broken_ && std::find(who.begin(), who.end(), reader.consumer) != who.end();
+    if (had) return ToString(row) + " came twice to one loop";
+    who.push_back(reader.consumer);
+  }
+  return "";
+}
+
+// Consumer i of M gets batch g0 + t M + i at its step t.
+std::string Ledger::CheckOrder(Branch& branch, const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again) {
+  if (!order_.contains(epoch)) order_[epoch] = StrictBatches(job_, epoch, places_ == 0 ? start.reader.consumers : places_);
+  const std::vector<std::vector<Row>>& batches = order_[epoch];
+  const auto taken = start.steps.find(epoch);
+  const uint64_t step = taken == start.steps.end() ? 0 : taken->second;
+  const uint64_t first = branch.ring.epoch == epoch ? branch.ring.turn / job_.layout.mix : 0;
+  uint64_t g = first + step * start.reader.consumers + start.reader.index;
+  again = g >= batches.size() && job_.even == Even::kPad;
+  if (again && !batches.empty()) g = batches.size() - 1;
+  if (g < batches.size() && batches[g] == rows) return "";
+  return "batch " + std::to_string(g) + " of epoch " + std::to_string(Raw(epoch)) + " is not that of the reference order: it begins with " +
+         ToString(rows.front()) + (g < batches.size() ? ", not " + ToString(batches[g].front()) : ", and there is none");
+}
+
+void Ledger::Repeat(HistoryId id, const Reader& reader, Epoch epoch) {
+  Start& start = StartOf(id, reader);
+  ++start.steps[epoch];
+  start.ends.push_back(start.rows.size());
+}
+
+void Ledger::Ended(HistoryId id, const Reader& reader, Epoch epoch) { StartOf(id, reader).ended.insert(epoch); }
+
+void Ledger::Died(HistoryId id, ConsumerId consumer) { BranchOf(id).died.insert(consumer); }
+
+bool Ledger::AnyDied(HistoryId id) const {
+  const auto branch = branches_.find(id);
+  return branch != branches_.end() && !branch->second.died.empty();
+}
+
+std::string Ledger::Restored(HistoryId id, const std::string& base, uint32_t places) {
+  const Result<Position> position = ParsePosition(base);
+  if (!position.ok()) return "the base of generation " + std::to_string(Raw(id.generation)) + " is no position: " + position.status().ToString();
+  Branch& branch = BranchOf(id);
+  branch.base = position->delivered;
+  branch.ring = position->ring.value_or(RingPosition{});
+  if (places_ == 0) places_ = places;
+  return "";
+}
+
+std::string Ledger::Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) const {
+  const auto found = branches_.find(id);
+  if (found == branches_.end() || job_.mode == Mode::kStrict) return "";
+  const Branch& branch = found->second;
+  if (!branch.died.empty()) return "";  // the steps of one that was started anew are others
+  // One that is at its epoch's end before the step answers with that, and goes on.
+  if (job_.even == Even::kUneven && job_.epochs > 1) return "";
+  std::set<Row> before;  // the cut
+  std::set<Row> after;
+  for (const auto& [consumer, start] : branch.starts) {
+    const bool lives = std::find(alive.begin(), alive.end(), consumer) != alive.end();
+    const size_t elements = lives && job_.declared ? std::min<size_t>(position.tag, start.ends.size()) : start.ends.size();
+    const size_t cut = elements == 0 ? 0 : start.ends[elements - 1];
+    // What a dead one had last, and what others have now, may be in it or not.
+    if (lives && job_.declared) before.insert(start.rows.begin(), start.rows.begin() + static_cast<ptrdiff_t>(cut));
+    if (!lives || !job_.declared) continue;
+    after.insert(start.rows.begin() + static_cast<ptrdiff_t>(cut), start.rows.end());
+  }
+  for (const Row& row : before) {
+    if (!Claims(position.delivered, row)) return "the position at step " + std::to_string(position.tag) + " forgets " + ToString(row);
+  }
+  const bool drops = broken_ || job_.even != Even::kUneven;
+  for (const Row& row : after) {
+    const std::vector<ConsumerId>& who = branch.seen.at(row);
+    if (who.size() == 1 && !drops && Claims(position.delivered, row)) {
+      return "the position at step " + std::to_string(position.tag) + " has " + ToString(row) + ", which came after it";
+    }
+  }
   return "";
 }
 
 uint64_t Ledger::repeated() const {
+  std::set<std::pair<HistoryId, std::pair<LaneKey, Seq>>> rows;
+  for (const auto& [id, branch] : branches_) {
+    for (const auto& [row, who] : branch.seen) {
+      if (who.size() > 1) rows.insert({id, {row.lane, row.at.seq}});
+    }
+  }
   uint64_t repeated = 0;
-  for (const auto& [row, count] : seen_) repeated += count - 1;
+  for (const auto& [id, source] : rows) {
+    const auto& seen = branches_.at(id).seen;
+    uint64_t most = 0;
+    for (auto at = seen.lower_bound({source.first, {source.second, 0}}); at != seen.end() && at->first.lane == source.first; ++at) {
+      if (at->first.at.seq != source.second) break;
+      most = std::max<uint64_t>(most, at->second.size() - 1);
+    }
+    repeated += most;
+  }
   return repeated;
 }
 
-void Ledger::CheckCoverage(std::vector<std::string>& wrong) const {
+std::vector<LaneKey> Ledger::LanesRead(const Branch& branch) const {
   std::set<ReplicaId> replicas;
-  for (const auto& [row, count] : seen_) replicas.insert(row.first.replica);
-  if (scenario_.mode != Mode::kReplicated) replicas = {ReplicaId{0}};
-  if (scenario_.mode == Mode::kReplicated && replicas.size() != scenario_.workers && scenario_.lane_rows > 0 && !seen_.empty()) {
-    wrong.push_back(std::to_string(replicas.size()) + " replicas were read of " + std::to_string(scenario_.workers) + " workers");
-  }
-  for (uint32_t epoch = 0; epoch < scenario_.epochs; ++epoch) {
+  for (const auto& [row, who] : branch.seen) replicas.insert(row.lane.replica);
+  if (job_.mode != Mode::kReplicated) replicas = {ReplicaId{0}};
+  std::vector<LaneKey> lanes;
+  for (uint32_t epoch = 0; epoch < job_.epochs; ++epoch) {
     for (ReplicaId replica : replicas) {
-      for (uint32_t lane = 0; lane < scenario_.layout.lanes; ++lane) {
-        const LaneKey key{Epoch{epoch}, replica, LaneId{lane}};
-        for (Seq seq = 0; seq < scenario_.RowsOf(key); ++seq) {
-          if (!seen_.contains({key, seq}))
-            return wrong.push_back("row " + std::to_string(seq) + " of " + penstock::ToString(key) + " was never delivered");
-        }
-      }
+      for (uint32_t lane = 0; lane < job_.layout.lanes; ++lane) lanes.push_back({Epoch{epoch}, replica, LaneId{lane}});
     }
+  }
+  return lanes;
+}
+
+// Rows that `even` drops, in one epoch: strict fewer than M batches and n rows; shared fewer than two batches a consumer, and the tails.
+uint64_t Ledger::MayMiss(const Branch& branch) const {
+  if (job_.even != Even::kDrop && job_.even != Even::kPad) return 0;
+  uint64_t consumers = job_.consumers;
+  for (const auto& [id, start] : branch.starts) consumers = std::max<uint64_t>(consumers, start.reader.consumers);
+  return 4 * (consumers + 1) * job_.layout.batch;
+}
+
+void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
+  const std::vector<LaneKey> lanes = LanesRead(branch);
+  const size_t replicas = job_.layout.lanes == 0 ? 0 : lanes.size() / job_.layout.lanes / job_.epochs;
+  if (job_.mode == Mode::kReplicated && replicas != outcome.workers && !branch.seen.empty()) {
+    wrong.push_back(std::to_string(replicas) + " replicas were read of " + std::to_string(outcome.workers) + " workers");
+  }
+  std::map<Epoch, uint64_t> missing;
+  const uint64_t may_miss = MayMiss(branch);
+  for (const LaneKey& lane : lanes) {
+    for (const Row& row : RowsOfLane(job_, lane)) {
+      const bool there = branch.seen.contains(row) || (job_.mode != Mode::kReplicated && Claims(branch.base, row));
+      if (!there && ++missing[lane.epoch] > may_miss) return wrong.push_back(ToString(row) + " was never delivered");
+    }
+  }
+}
+
+void Ledger::CheckEven(const Branch& branch, std::vector<std::string>& wrong) const {
+  if (!branch.died.empty() || job_.even == Even::kUneven) return;
+  for (uint32_t epoch = 0; epoch < job_.epochs; ++epoch) {
+    std::map<uint32_t, uint64_t> steps;
+    for (const auto& [id, start] : branch.starts) {
+      const auto taken = start.steps.find(Epoch{epoch});
+      if (start.ended.contains(Epoch{epoch})) steps[start.reader.index] += taken == start.steps.end() ? 0 : taken->second;
+    }
+    const auto other = std::find_if(steps.begin(), steps.end(), [&](const auto& item) { return item.second != steps.begin()->second; });
+    if (other == steps.end()) continue;
+    wrong.push_back("epoch " + std::to_string(epoch) + " ended at step " + std::to_string(steps.begin()->second) + " for consumer " +
+                    std::to_string(steps.begin()->first) + " and at step " + std::to_string(other->second) + " for consumer " +
+                    std::to_string(other->first));
   }
 }
 
 std::vector<std::string> Ledger::Check(const Outcome& outcome) const {
   std::vector<std::string> wrong;
-  if (repeated() > outcome.redelivered) {
+  // Of a source row that became several the dispatcher counts whole ones.
+  const bool countable = job_.multiplied == 0 || outcome.redelivered == 0;
+  if (countable && repeated() > outcome.redelivered) {
     wrong.push_back(std::to_string(repeated()) + " rows were delivered twice, and the dispatcher counted " + std::to_string(outcome.redelivered));
   }
-  if (!outcome.broken && !outcome.workers_lost) CheckCoverage(wrong);
-  if (outcome.broken || outcome.expired) return wrong;
-  for (const auto& [epoch, count] : short_batches_) {
+  if (branches_.empty()) {
+    if (!outcome.lost && !broken_) CheckCoverage({}, outcome, wrong);
+    return wrong;
+  }
+  const Branch& last = branches_.at(last_);
+  if (!broken_ && !outcome.lost) CheckCoverage(last, outcome, wrong);
+  for (const auto& [id, branch] : branches_) CheckEven(branch, wrong);
+  if (broken_ || outcome.expired || job_.even != Even::kUneven) return wrong;
+  for (const auto& [epoch, count] : last.short_batches) {
     if (count > 1) wrong.push_back(std::to_string(count) + " short batches in epoch " + std::to_string(Raw(epoch)));
   }
   return wrong;

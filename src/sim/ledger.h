@@ -1,43 +1,97 @@
-// What the loops received, and whether that is what the protocol promises. It knows rows by identity alone and asks no core.
+// What the loops of one job received, and whether that is what the protocol promises. It knows rows by identity alone and asks no core.
+//
+// A generation begins where the position that it was restored from says; what its loops get after that, together with what the position names,
+// is the history of that checkpoint: every row of the job, each once.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "client/shelf.h"
+#include "plan/position.h"
+#include "sim/rows.h"
 #include "sim/scenario.h"
 
 namespace penstock::sim {
 
+// One generation of one job. A name that was read to its end and is restored is another job, whose generations begin anew.
+struct HistoryId {
+  JobId job{};
+  Generation generation{};
+  friend auto operator<=>(const HistoryId&, const HistoryId&) = default;
+};
+
+// One start of one consumer.
+struct Reader {
+  ConsumerId consumer{};
+  uint32_t index = 0;
+  uint32_t consumers = 0;  // of the job, when it started
+};
+
 class Ledger {
  public:
-  explicit Ledger(const Scenario& scenario) : scenario_(scenario) {}
+  explicit Ledger(const JobScenario& job) : job_(job) {}
 
-  // A batch reached a loop that reads `epoch`. Returns what is wrong with it; "" when all is well.
-  std::string Deliver(Epoch epoch, const std::vector<Slice>& batch);
+  // All of these return what is wrong; "" when all is well.
+  std::string Deliver(HistoryId id, const Reader& reader, Epoch epoch, const std::vector<Slice>& batch);
+  // The last batch once more (even).
+  void Repeat(HistoryId id, const Reader& reader, Epoch epoch);
+  void Ended(HistoryId id, const Reader& reader, Epoch epoch);
+  // A generation begins at this state.
+  std::string Restored(HistoryId id, const std::string& base, uint32_t places);
+  // A position of the job was saved when each of these, which are all that are alive, had `tag` elements.
+  std::string Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) const;
+  void Died(HistoryId id, ConsumerId consumer);  // its last words are not known to anybody
+  bool AnyDied(HistoryId id) const;
+  void BrokeOff() { broken_ = true; }
 
   struct Outcome {
-    uint64_t redelivered = 0;   // as the dispatcher counted
-    bool expired = false;       // a lease ran out
-    bool broken = false;        // a loop left an epoch early
-    bool workers_lost = false;  // in replicated: fewer passes
+    uint64_t redelivered = 0;  // as the dispatcher counted
+    bool expired = false;      // a lease ran out
+    bool lost = false;         // in replicated: workers, and their passes with them
+    uint32_t workers = 0;
   };
   // At the end of a run.
   std::vector<std::string> Check(const Outcome& outcome) const;
 
   uint64_t rows() const { return rows_; }
   uint64_t batches() const { return batches_; }
-  uint64_t repeated() const;
+  uint64_t repeated() const;  // source rows, within a generation
 
  private:
-  void CheckCoverage(std::vector<std::string>& wrong) const;
+  struct Start {
+    Reader reader;
+    std::vector<Row> rows;
+    std::vector<size_t> ends;  // of `rows`, after each element
+    std::map<Epoch, uint64_t> steps;
+    std::set<Epoch> ended;
+  };
+  struct Branch {  // one generation
+    History base;
+    RingPosition ring;
+    std::map<Row, std::vector<ConsumerId>> seen;
+    std::map<ConsumerId, Start> starts;
+    std::map<Epoch, uint64_t> short_batches;
+    std::set<ConsumerId> died;
+  };
 
-  const Scenario& scenario_;
-  std::map<std::pair<LaneKey, Seq>, uint32_t> seen_;
-  std::map<Epoch, uint64_t> short_batches_;
+  Branch& BranchOf(HistoryId id);
+  Start& StartOf(HistoryId id, const Reader& reader);
+  std::string Count(Branch& branch, const Reader& reader, const std::vector<Row>& rows);
+  std::string CheckOrder(Branch& branch, const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again);
+  void CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
+  void CheckEven(const Branch& branch, std::vector<std::string>& wrong) const;
+  uint64_t MayMiss(const Branch& branch) const;
+  std::vector<LaneKey> LanesRead(const Branch& branch) const;
+
+  const JobScenario& job_;
+  std::map<HistoryId, Branch> branches_;
+  HistoryId last_;                                        // that began
+  std::map<Epoch, std::vector<std::vector<Row>>> order_;  // strict
+  uint32_t places_ = 0;
+  bool broken_ = false;  // a loop left an epoch early
   uint64_t rows_ = 0;
   uint64_t batches_ = 0;
 };

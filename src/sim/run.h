@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/trace.h"
+
 namespace penstock::sim {
 
 struct RunReport {
@@ -16,10 +18,12 @@ struct RunReport {
   uint64_t events = 0;
   uint64_t rows = 0;
   uint64_t batches = 0;
-  uint64_t repeated = 0;  // rows
+  uint64_t repeated = 0;  // source rows
   double virtual_seconds = 0;
+  bool large = false;
 };
 
-RunReport RunSeed(uint64_t seed, bool trace);
+RunReport RunSeed(uint64_t seed, TraceLog& trace);
+RunReport RunSeed(uint64_t seed);  // without a trace
 
 }  // namespace penstock::sim

@@ -1,59 +1,89 @@
-// penstock-sim: whole clusters from seeds, checked. A violation prints its seed; --seed S --trace shows what happened.
+// penstock-sim: whole clusters from seeds, checked. A violation prints its seed and what happened last; --seed S --trace shows all of it.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <string>
+#include <thread>
 
-#include "sim/run.h"
+#include "sim/many.h"
+#include "sim/planted_bugs.h"
+#include "sim/scenario.h"
 
 namespace {
 
-void PrintViolations(const penstock::sim::RunReport& report) {
-  for (const std::string& violation : report.violations) {
-    std::printf("VIOLATION seed %llu: %s\n  %s\n", static_cast<unsigned long long>(report.seed), violation.c_str(), report.scenario.c_str());
-  }
+using namespace penstock::sim;
+using Number = unsigned long long;
+
+struct Flags {
+  uint64_t seeds = 100;
+  uint64_t from = 1;
+  uint64_t seed = 0;
+  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  bool trace = false;
+  std::string planted{};
+};
+
+void PrintViolations(const RunReport& report) {
+  for (const std::string& violation : report.violations) std::printf("VIOLATION seed %llu: %s\n", Number{report.seed}, violation.c_str());
+  std::printf("  %s\n", report.scenario.c_str());
   std::fflush(stdout);  // a run may be stopped before its end
+}
+
+void PrintWithTrace(const RunReport& report) {
+  PrintViolations(report);
+  TraceLog last(TraceLog::Keep::kLast);
+  RunSeed(report.seed, last);
+  for (const std::string& line : last.lines()) std::printf("  | %s\n", line.substr(0, 240).c_str());
+  std::printf("  all of it: penstock-sim --seed %llu --trace\n", Number{report.seed});
+  std::fflush(stdout);
+}
+
+int RunOne(uint64_t seed, bool trace) {
+  TraceLog log(trace ? TraceLog::Keep::kPrint : TraceLog::Keep::kNothing);
+  const RunReport report = RunSeed(seed, log);
+  if (!report.violations.empty()) PrintViolations(report);
+  std::printf("%s\n%llu events, %llu batches, %llu rows, %.0f virtual s; violations: %zu\n", report.scenario.c_str(), Number{report.events},
+              Number{report.batches}, Number{report.rows}, report.virtual_seconds, report.violations.size());
+  return report.violations.empty() ? 0 : 3;
+}
+
+void PrintCoverage(const Totals& totals) {
+  std::printf("faults:");
+  for (const auto& [kind, count] : totals.faults) std::printf(" %s %llu;", kind.c_str(), Number{count});
+  std::printf("\n");
+}
+
+int RunAll(const Flags& flags) {
+  const auto start = std::chrono::steady_clock::now();
+  uint64_t shown = 0;
+  constexpr uint64_t kTraces = 3;  // the others by their seed alone
+  const Totals totals = RunMany(flags.from, flags.seeds, flags.threads,
+                                [&](const RunReport& report) { shown++ < kTraces ? PrintWithTrace(report) : PrintViolations(report); });
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf("%llu runs (%llu of large clusters), %llu events, %llu batches, %llu rows (%llu repeated and counted)\n", Number{totals.runs},
+              Number{totals.large}, Number{totals.events}, Number{totals.batches}, Number{totals.rows}, Number{totals.repeated});
+  std::printf("%.0f virtual s in %.1f s, %.0f runs/s\n", totals.virtual_seconds, seconds, static_cast<double>(totals.runs) / seconds);
+  PrintCoverage(totals);
+  std::printf("violations: %llu\n", Number{totals.violated});
+  return totals.violated == 0 ? 0 : 3;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  uint64_t seeds = 100;
-  uint64_t from = 1;
-  uint64_t one = 0;
-  bool trace = false;
+  Flags flags;
   CLI::App app("Runs whole clusters in virtual time, each from a seed, and checks what the protocol promises.", "penstock-sim");
-  app.add_option("--seeds", seeds, "how many runs");
-  app.add_option("--from", from, "the first seed");
-  app.add_option("--seed", one, "this seed alone");
-  app.add_flag("--trace", trace, "print what happens");
+  app.add_option("--seeds", flags.seeds, "how many runs");
+  app.add_option("--from", flags.from, "the first seed");
+  app.add_option("--threads", flags.threads, "how many at a time");
+  app.add_option("--seed", flags.seed, "this seed alone");
+  app.add_flag("--trace", flags.trace, "with --seed: print what happens");
+  app.add_option("--planted", flags.planted, "with this bug; only in builds with assertions");
   CLI11_PARSE(app, argc, argv);
-  if (one != 0) {
-    from = one;
-    seeds = 1;
+  if (!flags.planted.empty() && !Plant(flags.planted)) {
+    std::fprintf(stderr, "this build knows no bug '%s' to plant; docs/design/simulator.md lists them\n", flags.planted.c_str());
+    return 2;
   }
-
-  const auto start = std::chrono::steady_clock::now();
-  uint64_t events = 0, rows = 0, batches = 0, repeated = 0, violated = 0;
-  double virtual_seconds = 0;
-  std::map<std::string, uint64_t> faults;
-  for (uint64_t seed = from; seed < from + seeds; ++seed) {
-    const penstock::sim::RunReport report = penstock::sim::RunSeed(seed, trace);
-    PrintViolations(report);
-    violated += report.violations.empty() ? 0 : 1;
-    events += report.events;
-    rows += report.rows;
-    batches += report.batches;
-    repeated += report.repeated;
-    virtual_seconds += report.virtual_seconds;
-    for (const auto& [kind, count] : report.faults) faults[kind] += count;
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("%llu runs, %llu events, %llu batches, %llu rows (%llu repeated and counted), %.0f virtual s in %.1f s\nfaults:",
-              static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(events), static_cast<unsigned long long>(batches),
-              static_cast<unsigned long long>(rows), static_cast<unsigned long long>(repeated), virtual_seconds, seconds);
-  for (const auto& [kind, count] : faults) std::printf(" %s %llu;", kind.c_str(), static_cast<unsigned long long>(count));
-  std::printf("\nviolations: %llu\n", static_cast<unsigned long long>(violated));
-  return violated == 0 ? 0 : 3;
+  return flags.seed != 0 ? RunOne(flags.seed, flags.trace) : RunAll(flags);
 }

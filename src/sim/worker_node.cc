@@ -3,18 +3,26 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/rows.h"
+
 namespace penstock::sim {
+namespace {
+constexpr auto kFetchWithin = std::chrono::seconds(10);
+}  // namespace
 
 void WorkerNode::Start() {
   id_ = WorkerId{Hash(scenario_.seed, 1000 + number_, life())};
+  uint64_t target = 0;
+  for (const JobScenario& job : scenario_.jobs) target = std::max(target, job.row_bytes * std::max<uint64_t>(1, job.layout.group_rows()) * 2);
   worker::CoreOptions options;
   options.memory = scenario_.worker_memory;
-  options.block_target = scenario_.row_bytes * std::max<uint64_t>(1, scenario_.layout.group_rows()) * 2;
+  options.block_target = target;
   options.hello.incarnation = Raw(id_);
   options.hello.address = name();
   options.hello.name = name();
   options.drain_timeout = std::chrono::seconds(5);
   core_ = std::make_unique<worker::WorkerCore>(std::move(options));
+  identity_ = {};
   Rise();
   world_.Trace(*this, "starts");
   Connect();
@@ -23,10 +31,10 @@ void WorkerNode::Start() {
 void WorkerNode::Crash() {
   if (!up()) return;
   world_.Trace(*this, "goes down");
-  ++lost_;
   core_.reset();
   link_.reset();
   sessions_.clear();
+  jobs_.clear();
   tasks_.clear();
   blocks_.clear();
   fetching_.clear();
@@ -35,35 +43,40 @@ void WorkerNode::Crash() {
 }
 
 void WorkerNode::Drain() {
-  if (up()) Tell(worker::DrainAsked{});
+  if (up()) WhenAwake(life(), [this] { Tell(worker::DrainAsked{}); });
+}
+
+void WorkerNode::SlowDown(Duration time) {
+  world_.Trace(*this, "is slow for a while");
+  slow_until_ = world_.now() + time;
 }
 
 void WorkerNode::Connect() {
   if (link_.has_value()) return;
-  if (!dispatcher_.up()) return After(world_.random.Millis(20, 200), [this] { Connect(); });
-  link_ = world_.Connect(*this, dispatcher_);
+  link_ = home_.Connect(world_, *this, identity_);
+  if (!link_) return After(world_.random.Millis(20, 200), [this] { Connect(); });
   Tell(worker::DispatcherUp{});
 }
 
-std::optional<LinkId> WorkerNode::Accept(Node& consumer, WorkerId wanted) {
-  if (!up() || id_ != wanted) return std::nullopt;
-  const LinkId link = world_.Connect(consumer, *this);
-  sessions_.insert(link);
-  Tell(worker::SessionOpened{SessionId{Raw(link)}, scenario_.shared_memory});
+std::optional<LinkId> WorkerNode::Accept(Node& consumer, WorkerId wanted, bool shared_memory) {
+  if (id_ != wanted) return std::nullopt;
+  const std::optional<LinkId> link = world_.Connect(consumer, *this, World::Kind::kData);
+  if (!link) return std::nullopt;
+  sessions_[*link] = {shared_memory};
+  WhenAwake(life(), [this, link, shared_memory] { Tell(worker::SessionOpened{SessionId{Raw(*link)}, shared_memory}); });
   return link;
 }
 
 void WorkerNode::OnPacket(LinkId link, Packet packet) {
   if (const auto* gone = std::get_if<BlockLetGo>(&packet.body)) return Freed(gone->handle);
   auto& message = std::get<Message>(packet.body);
-  if (link != link_) {
-    Tell(worker::ConsumerSaid{SessionId{Raw(link)}, packet.stream, std::move(message)});
-    return;
-  }
-  if (auto fetch = fetching_.extract(packet.request); packet.reply && !fetch.empty()) {
+  if (link != link_) return Tell(worker::ConsumerSaid{SessionId{Raw(link)}, packet.stream, std::move(message)});
+  auto fetch = packet.reply ? fetching_.extract(packet.request) : decltype(fetching_)::node_type();
+  if (!fetch.empty()) {
     if (const auto* failed = std::get_if<msg::Failed>(&message)) return Tell(worker::JobFailed{fetch.mapped(), failed->error});
     const auto& job = std::get<msg::JobReply>(message);
-    return Tell(worker::JobKnown{job.job, job.generation, scenario_.layout.group_rows(), 0});
+    jobs_[job.job] = &JobOf(job.plan);
+    return Tell(worker::JobKnown{job.job, job.generation, jobs_[job.job]->layout.group_rows(), 0});
   }
   Tell(worker::DispatcherSaid{packet.request, std::move(message)});
 }
@@ -88,7 +101,7 @@ void WorkerNode::OnLinkDown(LinkId link) {
 void WorkerNode::Tell(const worker::Event& event) {
   if (!up()) return;
   worker::Actions actions;
-  core_->On(world_.now(), event, actions);
+  core_->On(Now(), event, actions);
   const worker::CoreStats stats = core_->stats();
   if (stats.committed > scenario_.worker_memory) world_.Violated(name() + " has committed more than its budget");
   const uint64_t life_before = life();
@@ -96,6 +109,9 @@ void WorkerNode::Tell(const worker::Event& event) {
     std::visit([this](const auto& a) { Do(a); }, action);
     if (life() != life_before) return;  // it has exited
   }
+  uint64_t held = 0;
+  for (const auto& [handle, block] : blocks_) held += block.words.info.bytes;
+  if (held > scenario_.worker_memory) world_.Violated(name() + " holds " + std::to_string(held) + " bytes of blocks, more than its budget");
 }
 
 void WorkerNode::Freed(uint64_t handle) {
@@ -108,6 +124,44 @@ void WorkerNode::CheckAtRest() {
   }
 }
 
+const JobScenario& WorkerNode::JobOf(const std::string& plan) const {
+  return *std::find_if(scenario_.jobs.begin(), scenario_.jobs.end(), [&](const JobScenario& job) { return job.name == plan; });
+}
+
+// ---- rows
+
+// Up to two groups, or one, as the room allows; one that is cut at the range's end, or the lane's.
+worker::StepOutcome WorkerNode::Make(Task& task, uint64_t room) {
+  const JobScenario& job = *task.job;
+  const uint64_t group = job.layout.group_rows();
+  uint64_t most = group * (task.by_group ? 1 : world_.random.Between(1, 2));
+  if (most * job.row_bytes > room) most = group;
+  BlockOnTheWay block;
+  block.info.first = task.at;
+  std::optional<Cursor> at = RowAt(job, task.lane, task.at);
+  for (; at && at->seq < task.to && block.info.rows < most; at = RowAt(job, task.lane, {at->seq, at->child + 1})) {
+    ++block.info.rows;
+    block.cursors.push_back(*at);
+    block.info.end = {at->seq, at->child + 1};
+    if (block.info.end.child >= job.RowsOf(task.lane, at->seq)) block.info.end = {at->seq + 1, 0};
+  }
+  if (block.info.rows == 0) {
+    // The lane's end, also where the range began past it.
+    const Seq end = job.SourceRows(task.lane);
+    if (!at) return LaneOver{std::max(task.from, Cursor{end, 0}), true};
+    return LaneOver{{task.to, 0}, false};
+  }
+  block.info.bytes = block.info.rows * job.row_bytes;
+  if (block.info.bytes > room) return Blocked{Waits::kBudget, block.info.bytes};
+  block.cursors.push_back(block.info.end);
+  if (job.plain()) block.cursors.clear();
+  block.handle = ++handles_;
+  task.at = block.info.end;
+  const worker::BlockToken token{block.info, worker::BlockHandle{block.handle}, block.info.bytes};
+  blocks_[block.handle] = {std::nullopt, false, std::move(block)};
+  return token;
+}
+
 // ---- actions
 
 void WorkerNode::Do(const worker::SendToConsumer& a) { world_.Send(LinkId{Raw(a.session)}, *this, {a.stream, {}, false, a.message}); }
@@ -116,16 +170,18 @@ void WorkerNode::Do(const worker::SendBlock& a) {
   const LinkId link{Raw(a.session)};
   Block& block = blocks_.at(Raw(a.handle));
   block.out = link;
-  if (sessions_.contains(link)) world_.Send(link, *this, {a.stream, {}, false, BlockOnTheWay{Raw(a.handle), block.info}});
-  if (scenario_.shared_memory && a.how == Handover::kLend && sessions_.contains(link)) return;
+  const auto session = sessions_.find(link);
+  if (session != sessions_.end()) world_.Send(link, *this, {a.stream, {}, false, block.words});
+  if (session != sessions_.end() && session->second.shares_memory && a.how == Handover::kLend) return;
   After(world_.random.Micros(10, 2000), [this, handle = Raw(a.handle)] { Freed(handle); });
 }
 
 // A copy has no memory here: letting go of it is nobody's word.
 void WorkerNode::Do(const worker::SendCopy& a) {
   const LinkId link{Raw(a.session)};
-  const BlockOnTheWay copy{++handles_, blocks_.at(Raw(a.handle)).info};
-  if (sessions_.contains(link)) world_.Send(link, *this, {a.stream, {}, false, copy});
+  BlockOnTheWay copy = blocks_.at(Raw(a.handle)).words;
+  copy.handle = ++handles_;
+  if (sessions_.contains(link)) world_.Send(link, *this, {a.stream, {}, false, std::move(copy)});
 }
 
 void WorkerNode::Do(const worker::ReleaseBlock& a) {
@@ -141,36 +197,33 @@ void WorkerNode::Do(const worker::FetchJob& a) {
   const RequestId request{++requests_};
   fetching_[request] = a.job;
   world_.Send(*link_, *this, {{}, request, false, msg::GetJob{a.job}});
+  After(kFetchWithin, [this, request] { FetchTimedOut(request); });
 }
 
-void WorkerNode::Do(const worker::StartLane& a) { tasks_[a.task] = {a.lane, a.from.seq, a.to, a.block_target}; }
+void WorkerNode::FetchTimedOut(RequestId request) {
+  if (const auto fetch = fetching_.extract(request); !fetch.empty())
+    Tell(worker::JobFailed{fetch.mapped(), Status(Code::kDeadline, "no answer came")});
+}
+
+void WorkerNode::Do(const worker::StartLane& a) {
+  Task task{jobs_.at(a.job), a.lane, a.from, a.from, a.to, a.by_group};
+  // What a consumer has already may come again: whoever makes a lane anew may begin before the cursor.
+  const Seq back = task.job->resent && !a.by_group ? std::min<Seq>(world_.random.Below(4), a.from.seq) : 0;
+  if (back > 0) task.at = {a.from.seq - back, 0};
+  if (back > 0) world_.Count("rows sent again");
+  tasks_[a.task] = task;
+}
+
 void WorkerNode::Do(const worker::ExtendLane& a) { tasks_.at(a.task).to = a.to; }
 void WorkerNode::Do(const worker::StopLane& a) { tasks_.erase(a.task); }
 
 void WorkerNode::Do(const worker::StepLane& a) {
-  After(world_.random.Micros(100, 20000), [this, step = a] {
+  const Duration takes = world_.now() < slow_until_ ? world_.random.Millis(100, 1500) : world_.random.Micros(100, 20000);
+  After(takes, [this, step = a] {
     auto task = tasks_.find(step.task);
     if (task == tasks_.end()) return world_.Violated(name() + " stopped a lane that it had let step");
     Tell(worker::StepDone{step.task, Make(task->second, step.room), 0});
   });
-}
-
-worker::StepOutcome WorkerNode::Make(Task& task, uint64_t room) {
-  const Seq end = scenario_.RowsOf(task.lane);
-  // The lane's end, also where the range began past it.
-  if (task.at >= end) return LaneOver{{std::max(task.at, end), 0}, true};
-  if (task.at >= task.to) return LaneOver{{task.to, 0}, false};
-  const uint64_t group = scenario_.layout.group_rows();
-  const Seq stop = std::min(end, task.to);
-  uint64_t rows = std::min<uint64_t>(stop - task.at, group * world_.random.Between(1, 2));
-  if (rows * scenario_.row_bytes > room) rows = std::min<uint64_t>(stop - task.at, group);
-  const uint64_t bytes = rows * scenario_.row_bytes;
-  if (bytes > room) return Blocked{Waits::kBudget, bytes};
-  const uint64_t handle = ++handles_;
-  BlockInfo info{.rows = rows, .first = {task.at, 0}, .end = {task.at + rows, 0}, .bytes = bytes};
-  task.at += rows;
-  blocks_[handle] = {std::nullopt, info};
-  return worker::BlockToken{info, worker::BlockHandle{handle}, bytes};
 }
 
 void WorkerNode::Do(const worker::SendToDispatcher& a) {
@@ -178,14 +231,14 @@ void WorkerNode::Do(const worker::SendToDispatcher& a) {
 }
 
 void WorkerNode::Do(const worker::ListJobInputs& a) {
-  After(world_.random.Millis(1, 50), [this, link = link_, request = a.request, job = a.ask.job] {
-    if (link.has_value()) world_.Send(*link, *this, {{}, request, true, msg::Inputs{job, "manifest", "hash", scenario_.layout}});
+  const JobScenario& job = JobOf(a.ask.plan);
+  After(world_.random.Millis(1, 50), [this, link = link_, request = a.request, id = a.ask.job, layout = job.layout] {
+    if (link.has_value()) world_.Send(*link, *this, {{}, request, true, msg::Inputs{id, "manifest", "hash", layout}});
   });
 }
 
 void WorkerNode::Do(const worker::SetTimer& a) {
-  if (a.at <= world_.now()) world_.Trace(*this, "wants a timer at once");
-  After(std::max(a.at - world_.now(), Duration{0}), [this, timer = ++timer_] {
+  After(std::max(a.at - Now(), Duration{0}), [this, timer = ++timer_] {
     if (timer == timer_) Tell(worker::TimerFired{});
   });
 }

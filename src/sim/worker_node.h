@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "sim/dispatcher_node.h"
+#include "sim/home.h"
 #include "sim/scenario.h"
 #include "sim/world.h"
 #include "worker/core.h"
@@ -15,37 +15,44 @@ namespace penstock::sim {
 
 class WorkerNode final : public Node {
  public:
-  WorkerNode(World& world, const Scenario& scenario, DispatcherNode& dispatcher, uint32_t number)
-      : Node(world, "worker-" + std::to_string(number)), scenario_(scenario), dispatcher_(dispatcher), number_(number) {}
+  WorkerNode(World& world, const Scenario& scenario, Home home, uint32_t number)
+      : Node(world, "worker-" + std::to_string(number)), scenario_(scenario), home_(home), number_(number) {}
 
   void Start();
   void Crash();
   void Drain();
-  WorkerId id() const { return id_; }
+  void SlowDown(Duration time);
   // A consumer connects; nullopt where this is not the worker that it means.
-  std::optional<LinkId> Accept(Node& consumer, WorkerId wanted);
-  uint64_t lost() const { return lost_; }  // how many of its incarnations ended
-  void CheckAtRest();                      // no session is left: no block may be
+  std::optional<LinkId> Accept(Node& consumer, WorkerId wanted, bool shared_memory);
+  void CheckAtRest();  // no session is left: no block may be
 
   void OnPacket(LinkId link, Packet packet) override;
   void OnLinkDown(LinkId link) override;
 
  private:
   struct Task {
+    const JobScenario* job = nullptr;
     LaneKey lane;
-    Seq at = 0;
+    Cursor from;  // that was asked for
+    Cursor at;
     Seq to = kLaneEnd;
-    uint64_t target = 0;
+    bool by_group = false;
   };
   struct Block {
     std::optional<LinkId> out;
-    BlockInfo info;
+    bool lent = false;
+    BlockOnTheWay words;
+  };
+  struct Session {
+    bool shares_memory = false;
   };
 
   void Tell(const worker::Event& event);
   void Connect();
   void Freed(uint64_t handle);
+  void FetchTimedOut(RequestId request);
   worker::StepOutcome Make(Task& task, uint64_t room);
+  const JobScenario& JobOf(const std::string& plan) const;
 
   void Do(const worker::SendToConsumer& a);
   void Do(const worker::SendBlock& a);
@@ -63,16 +70,18 @@ class WorkerNode final : public Node {
   void Do(const worker::ExitNow&);
 
   const Scenario& scenario_;
-  DispatcherNode& dispatcher_;
+  const Home home_;
   const uint32_t number_;
   std::unique_ptr<worker::WorkerCore> core_;
   WorkerId id_{};
-  uint64_t lost_ = 0;
+  ServiceIdentity identity_;
   std::optional<LinkId> link_;
-  std::set<LinkId> sessions_;
+  std::map<LinkId, Session> sessions_;
+  std::map<JobId, const JobScenario*> jobs_;
   std::map<worker::TaskId, Task> tasks_;
   std::map<uint64_t, Block> blocks_;
   std::map<RequestId, JobId> fetching_;
+  TimePoint slow_until_{};
   uint64_t handles_ = 0;
   uint64_t requests_ = 0;
   uint64_t timer_ = 0;

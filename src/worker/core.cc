@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/planted.h"
 #include "worker/core_state.h"
 
 namespace penstock::worker {
@@ -165,6 +166,7 @@ void WorkerCore::State::Handle(const BlockFreed& event) {
   const auto found = sent_.find(event.handle);
   if (found == sent_.end()) return;
   const SentBlock block = found->second;
+  if (Planted(Bug::kBlockLeaked) && !sessions_.contains(block.consumer.first)) return;
   sent_.erase(found);
   budget_.Give(block.charged, block.charge);
   if (block.lent) {

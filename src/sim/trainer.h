@@ -1,0 +1,68 @@
+// Who runs the ranks of one job: starts them, keeps their checkpoints, and starts them anew when they died: one alone, or all together, on
+// another number of ranks, from any checkpoint that was kept.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/consumer_node.h"
+#include "sim/ledger.h"
+#include "sim/scenario.h"
+#include "sim/world.h"
+
+namespace penstock::sim {
+
+class Trainer {
+ public:
+  Trainer(World& world, const Scenario& run, const JobScenario& job, ConsumerNode::Cluster cluster);
+
+  void Start();
+  void StartLate();  // once more, after all had left: whoever comes next gets what a dead one left
+  bool done() const;
+  std::string WaitingFor() const;
+
+  // Faults.
+  void CrashRank();
+  void CutOffRank(Duration time);
+  void RestartJob();
+  ConsumerNode* AnyRank();
+  const std::vector<std::unique_ptr<ConsumerNode>>& ranks() const { return ranks_; }
+
+  // What ranks say.
+  void RankDied(ConsumerNode& rank);
+  void Joined(const msg::Joined& joined);
+  void Saved(HistoryId id, const std::string& state);
+  bool MayStep(const ConsumerNode& rank) const;
+
+  const JobScenario& job() const { return job_; }
+  Ledger& ledger() { return ledger_; }
+  const Ledger& ledger() const { return ledger_; }
+
+ private:
+  using Checkpoint = std::vector<std::string>;  // a position, or a part of each rank
+
+  ConsumerNode::Launch LaunchOf(uint32_t index) const;
+  std::vector<ConsumerId> Alive() const;
+  bool AllRead() const;
+  void SaveNowAndThen();
+  void SaveParts();
+  void KillAll();
+  void StartFrom(const Checkpoint& checkpoint, uint32_t consumers);
+  void SetRanks(uint32_t count);
+
+  World& world_;
+  const Scenario& run_;
+  const JobScenario& job_;
+  const ConsumerNode::Cluster cluster_;
+  Ledger ledger_;
+  std::vector<std::unique_ptr<ConsumerNode>> ranks_;  // those beyond `count_` are not used now
+  uint32_t count_;
+  uint64_t attempt_ = 0;
+  bool restarting_ = false;
+  HistoryId history_;  // the newest
+  std::vector<Checkpoint> checkpoints_;
+};
+
+}  // namespace penstock::sim
