@@ -279,6 +279,24 @@ TEST(PartAsks, OfAStepThatIsNotKeptAnyMoreAreRefusedAtTheEpochsEndToo) {
   EXPECT_EQ(asks.Answer({}, joined, shell.shelf())[0].error.code(), Code::kNotFound) << "the rows after that step are none of its state";
 }
 
+TEST(PartAsks, OfAStepInTheNextEpochWaitForItWhereAllEndAtOneStep) {
+  CoreShell shell(BatchOf(4), Options());
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  shell.Block(shell.OpenOf(0).stream, 0, 4);
+  EXPECT_EQ(shell.NextRows(), 4u);
+  shell.End(shell.OpenOf(0).stream, 4);
+  shell.shelf().EndEpoch(Epoch{0});
+  msg::Joined joined = shell.Welcome();
+  joined.consumers = 2;
+  joined.even = Even::kDrop;
+  PartAsks asks;
+  asks.Add({JobId{7}, 1, 2});
+  EXPECT_TRUE(asks.Answer({}, joined, shell.shelf()).empty()) << "its second batch comes after the epoch's end";
+  joined.even = Even::kUneven;
+  EXPECT_EQ(asks.Answer({}, joined, shell.shelf()).size(), 1u) << "it may have no second batch";
+}
+
 TEST(PartAsks, AreAnsweredAtOnceWhereConsumersShareNoSteps) {
   CoreShell shell(BatchOf(4), Options());
   ReadSome(shell);
