@@ -44,7 +44,8 @@ void DispatcherCore::Impl::On(TimePoint now, const Event& event, Actions& out) {
   std::visit([this](const auto& e) { Handle(e); }, event);
   CollectJobs();
   Flush();
-  out.timer = now + kTick;
+  // One wish at a time: events that come faster than ticks must not put the next tick off.
+  if (!tick_at_) out.timer = tick_at_ = now + kTick;
   out_ = nullptr;
 }
 
@@ -79,6 +80,9 @@ void DispatcherCore::Impl::Handle(const Answered& event) {
 }
 
 void DispatcherCore::Impl::Handle(const TimerFired&) {
+  const bool was_stopped = tick_at_ && now_ - *tick_at_ > kSilence;
+  tick_at_.reset();
+  if (was_stopped) ForgiveSilence();
   ExpireWorkers();
   for (auto& [id, job] : jobs_) {
     ExpireMembers(job);
@@ -88,6 +92,17 @@ void DispatcherCore::Impl::Handle(const TimerFired&) {
   CheckCohorts();
   CheckGathers();
   CollectUnused();
+}
+
+// This process stood still (SIGSTOP, a suspended machine): what the others said meanwhile is still to be read. As after a restart all leases
+// count as just renewed.
+void DispatcherCore::Impl::ForgiveSilence() {
+  for (auto& [id, worker] : workers_) worker.heard = now_;
+  for (auto& [id, job] : jobs_) {
+    for (auto& [consumer, member] : job.members) {
+      if (!member.expired) member.heard = now_;
+    }
+  }
 }
 
 void DispatcherCore::Impl::CollectUnused() {

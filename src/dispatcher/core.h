@@ -62,7 +62,7 @@ struct Actions {
   std::vector<Write> persist;  // first all of these, in one transaction…
   std::vector<Send> sends;     // …then these, in order
   std::vector<Ask> asks;
-  std::optional<TimePoint> timer;  // TimerFired is wanted then; replaces an earlier wish
+  std::optional<TimePoint> timer;  // TimerFired is wanted then; none: the last wish stands
   std::vector<LogLine> log;
   void Clear();
 };

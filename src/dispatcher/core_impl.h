@@ -76,6 +76,7 @@ class DispatcherCore::Impl {
   void Handle(const SessionClosed& event);
   void Handle(const Answered& event);
   void Handle(const TimerFired&);
+  void ForgiveSilence();
   void CollectUnused();
   void Reply(SessionId session, RequestId request, Message message);
   void Fail(SessionId session, RequestId request, Status error);
@@ -197,7 +198,8 @@ class DispatcherCore::Impl {
   uint32_t jobs_made_ = 0;  // in this term
   uint64_t asks_made_ = 0;
   CoreCounts counts_;
-  TimePoint collected_;  // when CollectUnused last looked
+  TimePoint collected_;               // when CollectUnused last looked
+  std::optional<TimePoint> tick_at_;  // that was wished for, and has not come yet
 
   // Of the event being handled.
   TimePoint now_;

@@ -91,6 +91,17 @@ TEST(Lifecycles, TheFileOnDiskDoesNotGrowWithJobsThatAreOver) {
   std::filesystem::remove_all(dir);
 }
 
+TEST(Lifecycles, WordsThatComeFasterThanTicksDoNotPutTheTickOff) {
+  CoreHarness h;
+  h.AddWorker(1);
+  h.Feed(TimerFired{});
+  EXPECT_TRUE(h.actions.timer.has_value());
+  Scripted reader(h.JoinOk(h.JoinOf(1), LayoutOf(1)));
+  EXPECT_FALSE(h.actions.timer.has_value());
+  reader.Hold(h, 1);
+  EXPECT_FALSE(h.actions.timer.has_value()) << "leases would never end in a cluster that is never silent";
+}
+
 TEST(Lifecycles, AWorkerIsToldWhichOfTheJobsItHoldsAreOver) {
   CoreHarness h;
   h.AddWorker(1);

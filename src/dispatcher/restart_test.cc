@@ -102,5 +102,19 @@ TEST(Restart, DamagedStateIsRefusedByKey) {
   }
 }
 
+TEST(Restart, ADispatcherThatWasStoppedTakesNobodyForDead) {
+  CoreHarness h;
+  h.AddWorker(1);
+  Scripted reader(h.JoinOk(h.JoinOf(1), LayoutOf(1)));
+  reader.Hold(h, 1);
+  h.Feed(TimerFired{});
+  h.now = h.now + std::chrono::seconds(60);
+  h.Feed(TimerFired{});  // before what was said meanwhile is read
+  EXPECT_EQ(h.core->counts().expired, 0u);
+  EXPECT_EQ(reader.Hold(h, 1).grants.size(), 1u);
+  h.Pass(std::chrono::seconds(16));
+  EXPECT_EQ(h.core->counts().expired, 1u) << "who is silent from now on is";
+}
+
 }  // namespace
 }  // namespace penstock::dispatcher

@@ -105,7 +105,10 @@ void ConsumerNode::Leave() {
   for (const auto& [handle, block] : blocks_) {
     if (!block.released && block.in_loop == 0) return world_.Violated(name() + " has closed and kept a block");
   }
-  After(std::chrono::milliseconds(1500), [this] { Finish(); });
+  After(std::chrono::milliseconds(1500), [this] {
+    Finish();
+    trainer_.LeftUnheard(*this);
+  });
 }
 
 }  // namespace penstock::sim

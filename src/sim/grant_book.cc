@@ -44,7 +44,9 @@ void GrantBook::Heard(TimePoint now, const msg::Beat& beat) {
   const auto before = heard_.find(beat.consumer);
   const bool late = before != heard_.end() && now - before->second > kDispatcherLease - std::chrono::seconds(1);
   heard_[beat.consumer] = now;
-  if (late) return;
+  for (auto& [key, entries] : lanes_) {
+    for (Entry& entry : entries) entry.lost = entry.lost || (late && entry.consumer == beat.consumer);
+  }
   for (const msg::Hold& hold : beat.holds) {
     const auto lane = lanes_.find({beat.job, beat.generation, hold.lane});
     if (lane == lanes_.end()) continue;
@@ -54,7 +56,7 @@ void GrantBook::Heard(TimePoint now, const msg::Beat& beat) {
     if (taken) continue;
     for (Entry& entry : lane->second) {
       const bool same = entry.name == GrantName{hold.lane, hold.grant_from, hold.fence} && entry.consumer == beat.consumer;
-      if (same) entry.asked = std::max(entry.asked, hold.asked);
+      if (same && !entry.lost) entry.asked = std::max(entry.asked, hold.asked);
     }
   }
 }

@@ -30,6 +30,7 @@ class GrantBook {
     Seq to = kLaneEnd;
     ConsumerId consumer{};
     Cursor asked;
+    bool lost = false;  // its holder was not heard of for a lease: it may be another's
   };
   using Key = std::tuple<JobId, Generation, LaneKey>;
 

@@ -1,6 +1,7 @@
 #include "sim/ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock::sim {
 namespace {
@@ -17,9 +18,9 @@ bool Claims(const History& history, const Row& row) {
 }  // namespace
 
 Ledger::Branch& Ledger::BranchOf(HistoryId id) {
-  const auto [branch, begins] = branches_.try_emplace(id);
-  if (begins) last_ = id;
-  return branch->second;
+  Branch& branch = branches_[id];
+  if (!std::exchange(branch.begun, true)) last_ = id;
+  return branch;
 }
 
 Ledger::Start& Ledger::StartOf(HistoryId id, const Reader& reader) {
@@ -95,7 +96,7 @@ void Ledger::Repeat(HistoryId id, const Reader& reader, Epoch epoch) {
 
 void Ledger::Ended(HistoryId id, const Reader& reader, Epoch epoch) { StartOf(id, reader).ended.insert(epoch); }
 
-void Ledger::Died(HistoryId id, ConsumerId consumer) { BranchOf(id).died.insert(consumer); }
+void Ledger::Died(HistoryId id, ConsumerId consumer) { branches_[id].died.insert(consumer); }
 
 bool Ledger::AnyDied(HistoryId id) const {
   const auto branch = branches_.find(id);
@@ -223,7 +224,7 @@ std::vector<std::string> Ledger::Check(const Outcome& outcome) const {
   if (countable && repeated() > outcome.redelivered) {
     wrong.push_back(std::to_string(repeated()) + " rows were delivered twice, and the dispatcher counted " + std::to_string(outcome.redelivered));
   }
-  if (branches_.empty()) {
+  if (!branches_.contains(last_)) {
     if (!outcome.lost && !broken_) CheckCoverage({}, outcome, wrong);
     return wrong;
   }

@@ -69,6 +69,7 @@ class Ledger {
     std::set<Epoch> ended;
   };
   struct Branch {  // one generation
+    bool begun = false;
     History base;
     RingPosition ring;
     std::map<Row, std::vector<ConsumerId>> seen;
@@ -88,7 +89,7 @@ class Ledger {
 
   const JobScenario& job_;
   std::map<HistoryId, Branch> branches_;
-  HistoryId last_;                                        // that began
+  HistoryId last_;                                        // that began to be read
   std::map<Epoch, std::vector<std::vector<Row>>> order_;  // strict
   uint32_t places_ = 0;
   bool broken_ = false;  // a loop left an epoch early

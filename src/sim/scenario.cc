@@ -10,7 +10,7 @@ namespace penstock::sim {
 namespace {
 
 constexpr bool kStrictRuns = false;
-constexpr bool kEvenRuns = true;
+constexpr bool kEvenRuns = false;
 
 struct FaultRow {
   Fault fault;

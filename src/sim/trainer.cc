@@ -65,7 +65,16 @@ void Trainer::RankDied(ConsumerNode& rank) {
   // A restore is one act of all: it fails with one of them.
   const bool restoring = std::any_of(ranks_.begin(), ranks_.begin() + count_, [](const auto& other) { return other->restoring(); });
   if (job_.restorable() && (job_.together || restoring || rank.restoring())) return RestartJob();
-  world_.At(world_.now() + world_.random.Millis(50, 5000), [this, &rank, attempt = attempt_] {
+  RankStartsAgain(rank, world_.random.Millis(50, 5000));
+}
+
+// Its lanes wait for it (hold) until somebody starts it anew.
+void Trainer::LeftUnheard(ConsumerNode& rank) {
+  if (job_.declared && job_.on_death == OnDeath::kHold) RankStartsAgain(rank, std::chrono::seconds(20));
+}
+
+void Trainer::RankStartsAgain(ConsumerNode& rank, Duration after) {
+  world_.At(world_.now() + after, [this, &rank, attempt = attempt_] {
     const auto at = std::find_if(ranks_.begin(), ranks_.end(), [&](const auto& mine) { return mine.get() == &rank; });
     if (attempt == attempt_ && !restarting_) rank.Start(LaunchOf(static_cast<uint32_t>(at - ranks_.begin())));
   });
@@ -161,7 +170,7 @@ void Trainer::StartFrom(const Checkpoint& checkpoint, uint32_t consumers) {
     ConsumerNode::Launch launch = LaunchOf(i);
     launch.restore = checkpoint.size() > 1 ? (i < checkpoint.size() ? checkpoint[i] : "") : one_file && i > 0 ? "" : checkpoint[0];
     world_.At(world_.now() + world_.random.Millis(0, 2000), [this, i, launch = std::move(launch)] {
-      if (launch.attempt == attempt_) ranks_[i]->Start(launch);
+      if (launch.attempt == attempt_ && !restarting_) ranks_[i]->Start(launch);
     });
   }
 }

@@ -32,6 +32,7 @@ class Trainer {
 
   // What ranks say.
   void RankDied(ConsumerNode& rank);
+  void LeftUnheard(ConsumerNode& rank);  // no answer came to its Leave
   void Joined(const msg::Joined& joined);
   void Saved(HistoryId id, const std::string& state);
   bool MayStep(const ConsumerNode& rank) const;
@@ -49,6 +50,7 @@ class Trainer {
   void SaveNowAndThen();
   void SaveParts();
   void KillAll();
+  void RankStartsAgain(ConsumerNode& rank, Duration after);
   void StartFrom(const Checkpoint& checkpoint, uint32_t consumers);
   void SetRanks(uint32_t count);
 

@@ -85,17 +85,18 @@ void World::Send(LinkId id, const Node& from, Packet packet) {
 }
 
 void World::SendWord(LinkId id, Link& link, int to, Packet packet) {
-  // A dataset is registered before anything else is said: not the protocol's to repeat.
+  // A dataset is registered before anything else is said, and a saved position rests on the session's order: what its asker says of lanes after
+  // it must not come before it.
   const auto* message = std::get_if<Message>(&packet.body);
-  const bool spared = message != nullptr && std::holds_alternative<msg::Register>(*message);
+  const bool spared = message != nullptr && (std::holds_alternative<msg::Register>(*message) || std::holds_alternative<msg::SavePosition>(*message));
   if (!spared && random.Percent(faults.lose)) return Count("word lost");
   if (!spared && random.Percent(faults.repeat)) {
     Count("word repeated");
-    SendLate(id, to, packet);
+    SendLate(id, link, to, packet);
   }
   if (!spared && random.Percent(faults.delay)) {
     Count("word late");
-    return SendLate(id, to, std::move(packet));
+    return SendLate(id, link, to, std::move(packet));
   }
   SendInOrder(id, link, to, std::move(packet));
 }
@@ -107,8 +108,10 @@ void World::SendInOrder(LinkId id, Link& link, int to, Packet packet) {
   At(link.last[to], [this, id, to, packet = std::move(packet)]() mutable { Deliver(id, to, std::move(packet)); });
 }
 
-void World::SendLate(LinkId id, int to, Packet packet) {
-  At(now() + random.Millis(1, 4000), [this, id, to, packet = std::move(packet)]() mutable { Deliver(id, to, std::move(packet)); });
+// After others, never before those that were sent before it.
+void World::SendLate(LinkId id, const Link& link, int to, Packet packet) {
+  At(std::max(link.last[to], now()) + random.Millis(1, 4000),
+     [this, id, to, packet = std::move(packet)]() mutable { Deliver(id, to, std::move(packet)); });
 }
 
 void World::Deliver(LinkId id, int to, Packet packet) {

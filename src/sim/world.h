@@ -128,7 +128,7 @@ class World {
   };
   void SendWord(LinkId id, Link& link, int to, Packet packet);
   void SendInOrder(LinkId id, Link& link, int to, Packet packet);
-  void SendLate(LinkId id, int to, Packet packet);
+  void SendLate(LinkId id, const Link& link, int to, Packet packet);
   void Deliver(LinkId link, int to, Packet packet);
   void TracePacket(const Node& node, const Node& from, const Packet& packet);
   void TellDown(const Link& link, LinkId id, int end, How how);
