@@ -49,8 +49,7 @@ void DispatcherCore::Impl::OnMessage(SessionId, RequestId, const msg::PartReply&
   if (part.generation != job->second.generation || !gather->second.waiting.contains(part.consumer)) return;
   Status status = part.error.ok() ? AddPart(gather->second, job->second, part.current, part.at_tag) : part.error;
   if (!status.ok()) {
-    const auto member = job->second.members.find(part.consumer);
-    const std::string name = member == job->second.members.end() ? "that has left" : member->second.name;
+    const std::string name = job->second.members.at(part.consumer).name;
     return EndGather(part.gather, Unsaved(job->second, "consumer " + name + " says: " + status.message()));
   }
   gather->second.waiting.erase(part.consumer);
@@ -71,11 +70,10 @@ void DispatcherCore::Impl::ContinueGather(uint64_t number) {
   Gather& gather = gathers_.at(number);
   const Job& job = jobs_.at(gather.job);
   for (auto& [id, asked] : gather.waiting) {
-    // One that has left meanwhile ends the gathering at the next tick (GatherTrouble).
-    const auto member = job.members.find(id);
-    if (member == job.members.end() || member->second.session == SessionId{} || member->second.session == asked) continue;
-    asked = member->second.session;
-    out_->sends.push_back({asked, RequestId{}, msg::PartAsk{gather.job, number, gather.tag}});
+    const Consumer& member = job.members.at(id);
+    if (member.session == SessionId{} || member.session == asked) continue;
+    asked = member.session;
+    out_->sends.push_back({member.session, RequestId{}, msg::PartAsk{gather.job, number, gather.tag}});
   }
   if (!gather.waiting.empty()) return;
   Position position = gather.at.front();
