@@ -248,5 +248,42 @@ TEST(Epochs, ALoopThatSkipsOneIsGrantedTheNext) {
   EXPECT_EQ(a.reply.grants[0].range.lane.epoch, Epoch{2});
 }
 
+// What is left of the grants are tails.
+void SayTails(CoreHarness& h, Scripted& reader) {
+  reader.Hold(h, 0);
+  for (msg::Hold& hold : reader.beat.holds) {
+    hold.open = false;
+    hold.ready_rows = 1;
+  }
+  reader.beat.idle = true;
+  reader.beat.tail_rows = reader.beat.holds.size();
+  reader.Say(h);
+}
+
+TEST(Beat, TailsOfAnEarlierEpochWithOneThatHasGoneOnHoldNobodyUp) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const auto join = [&](uint64_t id) {
+    msg::Join wish = h.JoinOf(id);
+    wish.epochs = 3;
+    return Scripted(h.JoinOk(wish, LayoutOf(1)));
+  };
+  Scripted dies = join(3), ahead = join(1), behind = join(2);
+  dies.Hold(h, 1);
+  behind.beat.epoch = Epoch{1};
+  behind.Hold(h, 1);
+  ahead.beat.epoch = Epoch{2};
+  for (int second = 0; second < 17; ++second) {
+    ahead.Hold(h, 0);
+    behind.Hold(h, 0);
+    h.Pass(std::chrono::seconds(1));
+  }
+  for (int beats = 0; beats < 3; ++beats) ahead.Hold(h, 2);
+  ASSERT_EQ(ahead.reply.grants.size(), 2u) << "what the dead one had of epoch 0, and its own epoch's lane";
+  SayTails(h, ahead);
+  SayTails(h, behind);
+  EXPECT_TRUE(behind.reply.end) << "epoch 0's tail waits for epoch 2's end, and that for epoch 1's";
+}
+
 }  // namespace
 }  // namespace penstock::dispatcher

@@ -339,12 +339,19 @@ class Settler {
     if (!holds) Finished(consumer);
   }
 
+  // What it holds of this epoch and those before goes into the batches of its own, which waits for this one to end.
+  bool GoneBeyond(ConsumerId id, Epoch epoch) const {
+    const auto member = job_.members.find(id);
+    return member != job_.members.end() && member->second.epoch > epoch;
+  }
+
   // The last reader gets END with its tails: it delivers the one short batch.
   void TellKeeper(const EpochState& state, const Members& staying) {
     if (staying.size() != 1 || staying[0]->ending || !Idle(*staying[0]) || Readers(state.epoch()).size() != 1) return;
     for (const auto& [epoch, other] : job_.open) {
       if (epoch > state.epoch()) continue;
       for (const auto& [id, holder] : other.holders()) {
+        if (id != staying[0]->id && GoneBeyond(id, state.epoch())) continue;
         if (id != staying[0]->id) return;
         if (std::any_of(holder.begin(), holder.end(), [](const auto& item) { return item.second.revoked; })) return;
       }

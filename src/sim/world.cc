@@ -26,6 +26,7 @@ void Node::Fall() {
   up_ = false;
   ++life_;
   paused_until_ = {};
+  asleep_.clear();
   world_.BreakAll(*this);
 }
 
@@ -39,8 +40,23 @@ void Node::After(Duration delay, std::function<void()> fn) {
 
 void Node::WhenAwake(uint64_t life, std::function<void()> fn) {
   if (life != life_) return;
-  if (world_.now() >= paused_until_) return fn();
-  world_.At(paused_until_, [this, life, fn = std::move(fn)]() mutable { WhenAwake(life, std::move(fn)); });
+  if (world_.now() >= paused_until_ && asleep_.empty()) return fn();
+  asleep_.push_back(std::move(fn));
+  if (asleep_.size() == 1) Wake();
+}
+
+void Node::Wake() {
+  if (world_.now() < paused_until_) {
+    return world_.At(paused_until_, [this, life = life_] {
+      if (life == life_) Wake();
+    });
+  }
+  const uint64_t life = life_;
+  while (life == life_ && !asleep_.empty()) {
+    const std::function<void()> next = asleep_.front();
+    next();
+    if (life == life_) asleep_.pop_front();
+  }
 }
 
 void Node::Pause(Duration time) {

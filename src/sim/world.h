@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -73,12 +74,15 @@ class Node : private Clock {
   World& world_;
 
  private:
+  void Wake();
+
   const std::string name_;
   bool up_ = false;
   uint64_t life_ = 0;
   Duration ahead_{0};
   int64_t rate_ = 1'000'000;  // of this clock, in millionths
   TimePoint paused_until_{};
+  std::deque<std::function<void()>> asleep_;  // what waits for the pause to end, in order
 };
 
 // What may happen to words with the dispatcher, in percent.
