@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/planted.h"
-
 namespace penstock {
 
 bool Budget::Open(HolderId id, GroupId group, uint64_t reserve) {
-  if (Planted(Bug::kNoReserve)) reserve = 0;
   if (!Fits(reserve)) return false;
   holders_.emplace(id, Holder{.group = group, .reserve = reserve});
   committed_ += reserve;

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/planted.h"
+
 namespace penstock {
 namespace {
 
@@ -70,7 +72,7 @@ Ring::Can Ring::State(LaneId lane) const {
   const auto words = words_.find(lane);
   if (words == words_.end()) return Can::kUnknown;
   if (!words->second.groups.empty() && words->second.groups.front().rows == shape_.group_rows) return Can::kGive;
-  return words->second.ended ? Can::kNot : Can::kUnknown;
+  return words->second.ended || Planted(Bug::kRingPlaceReused) ? Can::kNot : Can::kUnknown;
 }
 
 std::optional<RingBatch> Ring::Next() {

@@ -88,14 +88,6 @@ TEST_F(EvenTest, PaddingGoesToTheOneThatComesFurthest) {
   EXPECT_EQ(readers[1].reply.steps, 4u);
 }
 
-TEST_F(EvenTest, OneThatHasNoBatchAtAllHasNoneToRepeat) {
-  Start(Even::kPad);
-  for (Scripted& reader : readers) reader.Hold(h, 1);
-  Ended(readers[0], 0, {3});
-  Ended(readers[1], 0, {8});
-  EXPECT_EQ(readers[1].reply.steps, 0u);
-}
-
 TEST_F(EvenTest, WhatALoopAlreadyHasIsNotTakenFromIt) {
   Start();
   for (Scripted& reader : readers) reader.Hold(h, 1);

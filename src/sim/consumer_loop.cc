@@ -45,6 +45,7 @@ bool ConsumerNode::Take() {
 }
 
 void ConsumerNode::Linger() {
+  if (job_.slow && trainer_.Unhurried()) return After(world_.random.Millis(100, 2500), [this] { Turn(); });
   After(world_.random.Percent(5) ? world_.random.Millis(20, 200) : world_.random.Micros(100, 10000), [this] { Turn(); });
 }
 

@@ -122,7 +122,8 @@ void ConsumerNode::OnDispatcher(RequestId request, bool reply, Message message) 
   }
   if (const auto* joined = std::get_if<msg::Joined>(&message)) Tell(*joined);
   if (const auto* beat = std::get_if<msg::BeatReply>(&message)) Tell(*beat);
-  if (const auto* saved = std::get_if<msg::SavedPosition>(&message)) OnSaved(saved->position);
+  if (const auto* saved = std::get_if<msg::SavedPosition>(&message); saved != nullptr && word.what == Asked::What::kSave)
+    OnSaved(word.generation, saved->position);
   if (const auto* ask = std::get_if<msg::PartAsk>(&message)) {
     asks_.Add(*ask);
     AnswerParts();

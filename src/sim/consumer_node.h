@@ -39,16 +39,17 @@ class ConsumerNode final : public Node {
   ConsumerNode(World& world, const JobScenario& job, Cluster cluster, Trainer& trainer, uint32_t number);
 
   void Start(Launch launch);
-  void Crash();                // what becomes of the job is its trainer's to say
-  void Kill();                 // without a word to the trainer
-  void CutOff(Duration time);  // from the dispatcher
+  void Crash();                      // what becomes of the job is its trainer's to say
+  void Kill();                       // without a word to the trainer
+  void CutOff(Duration time);        // from the dispatcher
+  void RollBack(std::string state);  // where it is reading
   // Asks for the job's position some steps ago. The trainer hears of it.
   void Save(uint64_t behind);
   // Its own part at a step; nullopt where it is not kept.
   std::optional<std::string> PartAt(uint64_t tag) const;
 
   bool done() const { return done_; }
-  bool restoring() const { return launch_.restore && !restored_; }
+  bool restoring() const { return restoring_ || (launch_.restore && !restored_); }
   bool reading() const { return joined_ && !restoring_ && !done_ && up(); }
   uint64_t steps() const { return steps_; }  // of this generation
   bool ended() const { return ended_; }      // waits at the epoch's end for nobody
@@ -106,7 +107,7 @@ class ConsumerNode final : public Node {
   void Restored(const msg::Joined& joined);
   void SetJob(const msg::Joined& joined);
   void AnswerParts();
-  void OnSaved(const std::string& state);
+  void OnSaved(Generation generation, const std::string& state);
   std::string PartJson(const DeliveryLog::Point& point) const;
 
   const JobScenario& job_;

@@ -18,6 +18,13 @@ void ConsumerNode::SetJob(const msg::Joined& joined) {
   trainer_.Joined(joined);
 }
 
+void ConsumerNode::RollBack(std::string state) {
+  if (!reading() || left_) return;
+  world_.Trace(*this, "rolls back");
+  begun_ = restoring_ = true;
+  Tell(event::Restore{std::move(state)});
+}
+
 void ConsumerNode::SendRestore(msg::Restore restore) { Ask(std::move(restore), Asked::What::kRestore, kRestoreWithin); }
 
 void ConsumerNode::Restored(const msg::Joined& joined) {
@@ -56,9 +63,10 @@ void ConsumerNode::Save(uint64_t behind) {
       kSaveWithin);
 }
 
-void ConsumerNode::OnSaved(const std::string& state) {
+// The answer may come when the job is in another generation.
+void ConsumerNode::OnSaved(Generation generation, const std::string& state) {
   world_.Trace(*this, "has saved " + state);
-  trainer_.Saved(history(), state);
+  trainer_.Saved({joined_job_.job, generation}, state);
 }
 
 }  // namespace penstock::sim

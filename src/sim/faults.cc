@@ -10,17 +10,18 @@ void Faults::Begin() {
   if (scenario_.has(Fault::kLoseWord)) world.faults.lose = world.random.Between(1, 10);
   if (scenario_.has(Fault::kRepeatWord)) world.faults.repeat = world.random.Between(1, 20);
   if (scenario_.has(Fault::kDelayWord)) world.faults.delay = world.random.Between(1, 10);
+  kinds_.assign(scenario_.faults.begin(), scenario_.faults.end());
+  pace_ms_ = world.random.Between(100, 3000);
   Next();
   world.At(calm(), [this] { Calm(); });
 }
 
 // A fault now, the next one later, until it is time to be calm.
 void Faults::Next() {
-  const Duration next = cluster_.world.random.Millis(5, 700);
+  const Duration next = cluster_.world.random.Millis(5, pace_ms_);
   if (cluster_.world.now() + next > calm()) return;
   cluster_.world.At(cluster_.world.now() + next, [this] {
-    const Fault fault = AllFaults()[cluster_.world.random.Below(AllFaults().size())];
-    if (scenario_.has(fault)) Strike(fault);
+    Strike(kinds_[cluster_.world.random.Below(kinds_.size())]);
     Next();
   });
 }
@@ -63,12 +64,13 @@ void Faults::Partition() {
   });
 }
 
-// Somebody starts a forgotten copy of the state directory at the old address.
+// Somebody starts a forgotten copy of the state directory at the address, which takes over some of the sessions there.
 void Faults::StaleDispatcher() {
   World& world = cluster_.world;
   const auto& copies = cluster_.dispatcher.copies();
   if (cluster_.stale.up() || copies.size() < 2) return;
   cluster_.stale.StartFrom(copies[world.random.Below(copies.size() - 1)]);
+  world.BreakControl(50);
   world.At(world.now() + world.random.Millis(500, 8000), [this] { cluster_.stale.Stop(); });
 }
 
@@ -95,11 +97,12 @@ void Faults::Strike(Fault fault) {
     case Fault::kPause: {
       count();
       const std::vector<Node*> nodes = AllNodes();
-      return nodes[random.Below(nodes.size())]->Pause(random.Percent(70) ? random.Millis(10, 3000) : random.Millis(3001, 20000));
+      return nodes[random.Below(nodes.size())]->Pause(random.Percent(70) ? random.Millis(10, 3000) : random.Millis(3001, 25000));
     }
     case Fault::kCrashConsumer: return AnyTrainer().CrashRank();
-    case Fault::kCutOff: return AnyTrainer().CutOffRank(random.Millis(1000, 25000));
+    case Fault::kCutOff: return AnyTrainer().CutOffRank(random.Millis(1000, 40000));
     case Fault::kRestartJob: return AnyTrainer().RestartJob();
+    case Fault::kRollBack: return AnyTrainer().RollBack();
     case Fault::kLoseWord:
     case Fault::kRepeatWord:
     case Fault::kDelayWord:

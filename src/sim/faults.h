@@ -39,6 +39,8 @@ class Faults {
 
   const Scenario& scenario_;
   const Cluster cluster_;
+  std::vector<Fault> kinds_;
+  uint64_t pace_ms_ = 0;  // between two of them, at most
 };
 
 }  // namespace penstock::sim

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/planted.h"
 #include "sim/dispatcher_node.h"
 #include "sim/world.h"
 #include "wire/dispatcher_link.h"
@@ -22,6 +23,7 @@ struct Home {
     const std::optional<LinkId> link = world.Connect(from, there, World::Kind::kControl);
     if (!link) return std::nullopt;
     if (astray) world.Count("stale dispatcher met");
+    if (Planted(Bug::kStaleTerm)) identity.term = {};
     if (identity.Accept(there.hello(), "sim").ok()) return link;
     world.Break(*link);
     return std::nullopt;

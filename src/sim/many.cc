@@ -3,9 +3,19 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace penstock::sim {
+namespace {
+
+void OnThreads(unsigned threads, const std::function<void()>& work) {
+  std::vector<std::jthread> others;
+  for (unsigned i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+}
+
+}  // namespace
 
 void Totals::Add(const RunReport& report) {
   ++runs;
@@ -23,19 +33,32 @@ Totals RunMany(uint64_t from, uint64_t seeds, unsigned threads, const std::funct
   Totals totals;
   std::mutex mutex;
   std::atomic<uint64_t> next{from};
-  const auto work = [&] {
+  OnThreads(threads, [&] {
     for (uint64_t seed = next++; seed < from + seeds; seed = next++) {
       const RunReport report = RunSeed(seed);
       const std::lock_guard lock(mutex);
       totals.Add(report);
       if (!report.violations.empty()) violated(report);
     }
-  };
-  std::vector<std::jthread> others;
-  for (unsigned i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
-  others.clear();
+  });
   return totals;
+}
+
+std::optional<RunReport> FirstViolation(uint64_t from, uint64_t seeds, unsigned threads) {
+  std::optional<RunReport> first;
+  std::mutex mutex;
+  std::atomic<uint64_t> next{from};
+  std::atomic<uint64_t> end{from + seeds};
+  OnThreads(threads, [&] {
+    for (uint64_t seed = next++; seed < end; seed = next++) {
+      RunReport report = RunSeed(seed);
+      const std::lock_guard lock(mutex);
+      if (report.violations.empty() || seed >= end) continue;
+      end = seed;  // those before it may still be running
+      first = std::move(report);
+    }
+  });
+  return first;
 }
 
 }  // namespace penstock::sim

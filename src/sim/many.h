@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "sim/run.h"
@@ -26,5 +27,8 @@ struct Totals {
 
 // Runs seeds from, from + 1, … on `threads` threads. `violated` is called for each run that broke a promise, one at a time.
 Totals RunMany(uint64_t from, uint64_t seeds, unsigned threads, const std::function<void(const RunReport&)>& violated);
+
+// The first of these seeds whose run breaks a promise; nullopt where none does.
+std::optional<RunReport> FirstViolation(uint64_t from, uint64_t seeds, unsigned threads);
 
 }  // namespace penstock::sim

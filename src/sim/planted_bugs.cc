@@ -26,15 +26,13 @@ const std::vector<PlantedBug>& PlantedBugs() {
   return bugs;
 }
 
-bool Plant([[maybe_unused]] std::string_view name) {
-#ifndef NDEBUG
-  for (const PlantedBug& planted : PlantedBugs()) {
-    if (name != planted.name) continue;
-    planted_bug = planted.bug;
-    return true;
-  }
-#endif
+bool Plant([[maybe_unused]] Bug bug) {
+#ifdef PENSTOCK_PLANTED
+  planted_bug = bug;
+  return true;
+#else
   return false;
+#endif
 }
 
 }  // namespace penstock::sim

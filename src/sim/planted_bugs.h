@@ -1,7 +1,6 @@
 // The bugs that can be planted (base/planted.h), by name.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "base/planted.h"
@@ -14,7 +13,7 @@ struct PlantedBug {
 };
 const std::vector<PlantedBug>& PlantedBugs();
 
-// False where there is no such bug, or this build has no switch for it.
-bool Plant(std::string_view name);
+// From now on, in all runs; while none is on its way. False where this build has no switch for it.
+bool Plant(Bug bug);
 
 }  // namespace penstock::sim

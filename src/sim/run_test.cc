@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/planted_bugs.h"
-
 namespace penstock::sim {
 namespace {
 
@@ -29,32 +27,6 @@ TEST(Simulator, TheSameSeedIsTheSameRun) {
     EXPECT_EQ(first.virtual_seconds, second.virtual_seconds);
   }
 }
-
-#ifndef NDEBUG
-
-class PlantedBugTest : public testing::TestWithParam<PlantedBug> {
- protected:
-  ~PlantedBugTest() override { planted_bug = Bug::kNone; }
-};
-
-// `make test` runs these seeds and more without a bug, optimised, and finds nothing.
-TEST_P(PlantedBugTest, IsFoundWithinTwoThousandSeeds) {
-  planted_bug = GetParam().bug;
-  for (uint64_t seed = 1; seed <= 2000; ++seed) {
-    if (!RunSeed(seed).violations.empty()) return;
-  }
-  FAIL() << "2000 seeds found nothing wrong with: " << GetParam().name;
-}
-
-std::string TestName(const testing::TestParamInfo<PlantedBug>& info) {
-  std::string name;
-  for (const char* c = info.param.name; *c != '\0'; ++c) name += *c == ' ' ? '_' : *c;
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Simulator, PlantedBugTest, testing::ValuesIn(PlantedBugs()), TestName);
-
-#endif
 
 }  // namespace
 }  // namespace penstock::sim

@@ -34,7 +34,8 @@ constexpr FaultRow kFaults[] = {
     {Fault::kSkewClocks, "clocks differ", 25},
     {Fault::kCrashConsumer, "consumer crash", 30},
     {Fault::kCutOff, "consumer cut off", 20},
-    {Fault::kRestartJob, "job restart", 30},
+    {Fault::kRestartJob, "job restart", 35},
+    {Fault::kRollBack, "job rolled back", 30},
     {Fault::kBreakLoop, "loop break", 15},
 };
 
@@ -72,7 +73,7 @@ uint64_t RowsOfEpoch(const JobScenario& job) {
 
 void DrawConsumers(Random& random, const Scenario& run, JobScenario& job) {
   job.consumers = static_cast<uint32_t>(run.large ? random.Between(35, 60) : random.Between(1, 5));
-  job.declared = job.mode == Mode::kStrict || random.Percent(50);
+  job.declared = job.mode == Mode::kStrict || random.Percent(60);
   if (!job.declared || job.mode == Mode::kReplicated) return;
   job.together = random.Percent(50);
   job.on_death = random.Percent(50) ? OnDeath::kHold : OnDeath::kRedeliver;
@@ -93,6 +94,7 @@ JobScenario DrawJob(Random& random, const Scenario& run, size_t number) {
   DrawLayout(random, run.large, job);
   job.epochs = static_cast<uint32_t>(random.Between(1, run.large ? 2 : 3));
   DrawConsumers(random, run, job);
+  job.slow = run.faulty() && random.Percent(15);
   job.shared_memory = random.Percent(50);
   job.row_bytes = random.Between(100, 4000);
   job.breaks = run.has(Fault::kBreakLoop) && job.mode != Mode::kStrict && job.even == Even::kUneven;
@@ -131,7 +133,7 @@ Scenario Scenario::FromSeed(uint64_t seed) {
   // Room for a few lanes a worker at least: all that is asked for can be served, if slowly.
   uint64_t group_bytes = 0;
   for (const JobScenario& job : run.jobs) group_bytes = std::max(group_bytes, job.row_bytes * (job.layout.group_rows() + 3));
-  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(16, 40) : random.Between(64, 256));
+  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(4, 24) : random.Between(64, 256));
   return run;
 }
 
@@ -160,6 +162,7 @@ std::string JobScenario::ToString() const {
                                  {on_death == OnDeath::kHold, " hold"},
                                  {resent, " resent"},
                                  {breaks, " breaks"},
+                                 {slow, " slow"},
                                  {shared_memory, " shm"}}) {
     if (on) text += word;
   }

@@ -30,6 +30,7 @@ enum class Fault : uint8_t {
   kCrashConsumer,  // one rank dies
   kCutOff,         // a consumer cannot reach the dispatcher for longer than its lease
   kRestartJob,     // all ranks die; others, of another number, go on from an earlier checkpoint
+  kRollBack,       // all ranks go back to an earlier checkpoint, and live on
   kBreakLoop,      // loops leave epochs early
 };
 const char* Name(Fault fault);
@@ -49,6 +50,7 @@ struct JobScenario {
   bool together = false;  // a rank that dies takes all with it, and all go on from a checkpoint
   bool lockstep = false;  // no rank is a step ahead of another
   bool breaks = false;
+  bool slow = false;           // loops take seconds a step, as long as there are faults
   bool shared_memory = false;  // blocks come home when the loop lets go of them
   uint64_t lane_rows = 10;     // source rows of the longest lane
   uint64_t filtered = 0;       // percent of the source rows

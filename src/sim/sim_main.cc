@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -22,6 +23,7 @@ struct Flags {
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   bool trace = false;
   std::string planted{};
+  bool prove = false;
 };
 
 void PrintViolations(const RunReport& report) {
@@ -69,6 +71,34 @@ int RunAll(const Flags& flags) {
   return totals.violated == 0 ? 0 : 3;
 }
 
+// Each bug is planted, and the seeds that are clean without it must find it.
+int ProveBugs(const Flags& flags) {
+  size_t missed = 0;
+  for (const PlantedBug& planted : PlantedBugs()) {
+    if (!Plant(planted.bug)) {
+      std::fprintf(stderr, "this build has no switch for planted bugs; the release preset has it\n");
+      return 2;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const std::optional<RunReport> found = FirstViolation(flags.from, flags.seeds, flags.threads);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    missed += found ? 0 : 1;
+    const std::string where = found ? "seed " + std::to_string(found->seed) + ": " + found->violations[0] : "NOT FOUND";
+    std::printf("%-28s %5.1f s  %s\n", planted.name, seconds, where.c_str());
+    std::fflush(stdout);
+  }
+  std::printf("planted bugs: %zu, not found within %llu seeds: %zu\n", PlantedBugs().size(), Number{flags.seeds}, missed);
+  return missed == 0 ? 0 : 3;
+}
+
+int PlantByName(const std::string& name) {
+  const auto& bugs = PlantedBugs();
+  const auto bug = std::find_if(bugs.begin(), bugs.end(), [&](const PlantedBug& planted) { return name == planted.name; });
+  if (bug != bugs.end() && Plant(bug->bug)) return 0;
+  std::fprintf(stderr, "this build knows no bug '%s' to plant; docs/design/simulator.md says where they are listed\n", name.c_str());
+  return 2;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -79,11 +109,12 @@ int main(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "how many at a time");
   app.add_option("--seed", flags.seed, "this seed alone");
   app.add_flag("--trace", flags.trace, "with --seed: print what happens");
-  app.add_option("--planted", flags.planted, "with this bug; only in builds with assertions");
+  app.add_option("--planted", flags.planted, "with this bug in the cores; only in builds without sanitizers");
+  app.add_flag("--prove", flags.prove, "with each of the bugs, until one of these seeds finds it");
   CLI11_PARSE(app, argc, argv);
-  if (!flags.planted.empty() && !Plant(flags.planted)) {
-    std::fprintf(stderr, "this build knows no bug '%s' to plant; docs/design/simulator.md lists them\n", flags.planted.c_str());
-    return 2;
+  if (flags.prove) return ProveBugs(flags);
+  if (!flags.planted.empty()) {
+    if (const int failed = PlantByName(flags.planted); failed != 0) return failed;
   }
   return flags.seed != 0 ? RunOne(flags.seed, flags.trace) : RunAll(flags);
 }

@@ -135,6 +135,9 @@ void Trainer::Saved(HistoryId id, const std::string& state) {
 
 void Trainer::Joined(const msg::Joined& joined) {
   history_ = {joined.job, joined.generation};
+  if (Raw(joined.generation) > restores_) {
+    world_.Violated(job_.name + " is in generation " + std::to_string(Raw(joined.generation)) + " after " + std::to_string(restores_) + " restores");
+  }
   if (joined.base.empty()) return;
   if (const std::string wrong = ledger_.Restored(history_, joined.base, joined.places); !wrong.empty()) world_.Violated(wrong);
 }
@@ -153,22 +156,44 @@ void Trainer::RestartJob() {
   world_.At(world_.now() + world_.random.Millis(50, 3000), [this] {
     restarting_ = false;
     ++attempt_;
-    const uint64_t drawn = world_.random.Below(checkpoints_.size() + 1);
-    const bool recent = !checkpoints_.empty() && world_.random.Percent(60);
-    const Checkpoint start{""};  // the job's own
-    const Checkpoint& checkpoint = recent ? checkpoints_.back() : drawn == checkpoints_.size() ? start : checkpoints_[drawn];
+    const Checkpoint& checkpoint = AnyCheckpoint();
     const uint32_t most = run_.large ? count_ + 5 : 6;
     const auto fewest = static_cast<uint32_t>(checkpoint.size());
     StartFrom(checkpoint, static_cast<uint32_t>(world_.random.Between(fewest, std::max(fewest, most))));
   });
 }
 
+const Trainer::Checkpoint& Trainer::AnyCheckpoint() {
+  return world_.random.Percent(60) ? checkpoints_.back() : checkpoints_[world_.random.Below(checkpoints_.size())];
+}
+
+// The loops go on in the same processes; each comes to it in its own time.
+void Trainer::RollBack() {
+  if (!job_.restorable() || restarting_ || !AllRead()) return;
+  const Checkpoint checkpoint = AnyCheckpoint();
+  if (checkpoint.size() > count_) return;
+  ++restores_;
+  world_.Count(Name(Fault::kRollBack));
+  for (uint32_t i = 0; i < count_; ++i) {
+    world_.At(world_.now() + world_.random.Millis(0, 300), [this, i, life = ranks_[i]->life(), state = StateOf(checkpoint, i, true)] {
+      if (ranks_[i]->life() == life) ranks_[i]->RollBack(state);
+    });
+  }
+}
+
+// One file for all, or each its own; who has none joins the others.
+std::string Trainer::StateOf(const Checkpoint& checkpoint, uint32_t index, bool one_file) {
+  if (checkpoint.size() == 1) return one_file && index > 0 ? "" : checkpoint[0];
+  return index < checkpoint.size() ? checkpoint[index] : "";
+}
+
 void Trainer::StartFrom(const Checkpoint& checkpoint, uint32_t consumers) {
   SetRanks(consumers);
-  const bool one_file = checkpoint.size() == 1 && world_.random.Percent(50);
+  ++restores_;
+  const bool one_file = world_.random.Percent(50);
   for (uint32_t i = 0; i < count_; ++i) {
     ConsumerNode::Launch launch = LaunchOf(i);
-    launch.restore = checkpoint.size() > 1 ? (i < checkpoint.size() ? checkpoint[i] : "") : one_file && i > 0 ? "" : checkpoint[0];
+    launch.restore = StateOf(checkpoint, i, one_file);
     world_.At(world_.now() + world_.random.Millis(0, 2000), [this, i, launch = std::move(launch)] {
       if (launch.attempt == attempt_ && !restarting_) ranks_[i]->Start(launch);
     });

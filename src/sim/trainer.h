@@ -27,6 +27,7 @@ class Trainer {
   void CrashRank();
   void CutOffRank(Duration time);
   void RestartJob();
+  void RollBack();
   ConsumerNode* AnyRank();
   const std::vector<std::unique_ptr<ConsumerNode>>& ranks() const { return ranks_; }
 
@@ -36,6 +37,7 @@ class Trainer {
   void Joined(const msg::Joined& joined);
   void Saved(HistoryId id, const std::string& state);
   bool MayStep(const ConsumerNode& rank) const;
+  bool Unhurried() const { return world_.now() < TimePoint{std::chrono::milliseconds(run_.calm_after_ms)}; }
 
   const JobScenario& job() const { return job_; }
   Ledger& ledger() { return ledger_; }
@@ -51,6 +53,8 @@ class Trainer {
   void SaveParts();
   void KillAll();
   void RankStartsAgain(ConsumerNode& rank, Duration after);
+  const Checkpoint& AnyCheckpoint();
+  static std::string StateOf(const Checkpoint& checkpoint, uint32_t index, bool one_file);
   void StartFrom(const Checkpoint& checkpoint, uint32_t consumers);
   void SetRanks(uint32_t count);
 
@@ -62,9 +66,10 @@ class Trainer {
   std::vector<std::unique_ptr<ConsumerNode>> ranks_;  // those beyond `count_` are not used now
   uint32_t count_;
   uint64_t attempt_ = 0;
+  uint64_t restores_ = 0;  // that were begun
   bool restarting_ = false;
-  HistoryId history_;  // the newest
-  std::vector<Checkpoint> checkpoints_;
+  HistoryId history_;                          // the newest
+  std::vector<Checkpoint> checkpoints_{{""}};  // the first is the job's start
 };
 
 }  // namespace penstock::sim

@@ -63,7 +63,10 @@ void Node::Pause(Duration time) {
   if (!up_) return;
   world_.Trace(*this, "is stopped for " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms");
   paused_until_ = world_.now() + time;
-  if (time > kSilence) world_.BreakAll(*this, World::How::kSilent);
+  if (time <= kSilence) return;
+  world_.At(world_.now() + kSilence, [this, life = life_] {
+    if (life == life_) world_.BreakAll(*this);
+  });
 }
 
 // ---- time
@@ -175,6 +178,14 @@ void World::BreakAcross() {
     if (link.ends[0]->side != link.ends[1]->side) across.push_back(id);
   }
   for (LinkId id : across) Break(id, How::kSilent);
+}
+
+void World::BreakControl(uint64_t percent) {
+  std::vector<LinkId> chosen;
+  for (const auto& [id, link] : links_) {
+    if (link.kind == Kind::kControl && random.Percent(percent)) chosen.push_back(id);
+  }
+  for (LinkId id : chosen) Break(id);
 }
 
 std::optional<LinkId> World::AnyLink() {

@@ -111,7 +111,8 @@ class World {
   enum class How : uint8_t { kAny, kSilent };
   void Break(LinkId link, How how = How::kAny);
   void BreakAll(const Node& node, How how = How::kAny);
-  void BreakAcross();  // links between nodes of different sides
+  void BreakAcross();                   // links between nodes of different sides
+  void BreakControl(uint64_t percent);  // of the links with the dispatcher
   // A link at random; nullopt where there is none.
   std::optional<LinkId> AnyLink();
 

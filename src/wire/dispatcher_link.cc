@@ -4,8 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "base/planted.h"
-
 namespace penstock {
 namespace {
 
@@ -25,7 +23,7 @@ Status ServiceIdentity::Accept(const msg::HelloReply& reply, const std::string& 
     return Status(Code::kMismatch, "the dispatcher at " + address + " is of another cluster (" + reply.cluster + ") than before (" + cluster +
                                        "); give the address of that one, or start what spoke to it anew");
   }
-  if (!emptied && reply.term < term && !Planted(Bug::kStaleTerm)) {
+  if (!emptied && reply.term < term) {
     return Status(Code::kUnavailable, "the dispatcher at " + address + " is of an older term (" + std::to_string(Raw(reply.term)) +
                                           ") than was seen before (" + std::to_string(Raw(term)) + "); stop it, a newer one has taken over");
   }

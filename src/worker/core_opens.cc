@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "worker/core_state.h"
 
 namespace penstock::worker {
@@ -103,7 +104,7 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
   Job& job = jobs_.at(lane.open.job);
   const GroupId group{Raw(lane.open.job)};
   lane.reserve = ReserveOf(job);
-  budget_.Open(HolderOf(lane.no), group, lane.reserve);  // Admit saw that all of it fits
+  budget_.Open(HolderOf(lane.no), group, Planted(Bug::kNoReserve) ? 0 : lane.reserve);  // Admit saw that all of it fits
   OpenLoan(lane);
   const msg::Range& range = lane.open.range;
   if (run != nullptr) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "worker/core_state.h"
 
 namespace penstock::worker {
@@ -61,17 +62,18 @@ Status WorkerCore::State::TooLarge(const Run& run, uint64_t bytes, uint64_t stat
 bool WorkerCore::State::TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes) {
   const HolderId holder = HolderOf(lane.no);
   const Job& job = jobs_.at(lane.open.job);
+  const auto must = Planted(Bug::kNoReserve) ? Budget::Need::kAhead : Budget::Need::kMust;
   if (budget_.Held(holder) == 0) {
     if (NeverFits(lane, bytes)) {
       Fail(lane, TooLarge(run, bytes, job.state_bytes));
       return false;
     }
-    return budget_.Take(holder, bytes, Budget::Need::kMust);
+    return budget_.Take(holder, bytes, must);
   }
   // A block of it is still on its way into the socket. Reading ahead is for who reads; who does not gets the rest of a group, of which its loop
   // cannot take a part.
   const bool in_group = lane.rows % job.group_rows != 0;
-  if (lane.waits) return budget_.Take(holder, bytes, Budget::Need::kMust);
+  if (lane.waits) return budget_.Take(holder, bytes, must);
   if (lane.credit > 0 && (consumers_.at(lane.consumer()).reads || in_group)) return budget_.Take(holder, bytes, Budget::Need::kAhead);
   budget_.LeaveLine(holder);
   return budget_.TakeReserved(holder, bytes);
