@@ -5,6 +5,7 @@ SECONDS ?= 60
 SEEDS ?= 200
 FROM ?= 1
 KILLS ?= 30
+ROUNDS ?= 5
 
 # For setup alone: penstock warns of variables with its prefix that it does not know.
 unexport PENSTOCK_CACHE
@@ -16,7 +17,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench
+.PHONY: help setup setup-clang build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +71,11 @@ sim: sim-build ## the simulator: SEEDS=200 whole clusters on all cores, FROM=1
 chaos: build ## real processes: KILLS=30 faults at random, an independent count of lost and duplicated rows [SEED=N MODES=shared,strict]
 	@$(PYTHON_HERE) -m tests.chaos --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(if $(MODES),--modes $(MODES))
 
-bench: build ## measured figures of this machine
-	@$(PYTHON_HERE) bench/reading.py
+bench-setup: ## the peers that benchmarks compare with, in an environment of their own
+	@PENSTOCK_CACHE=$(CACHE) scripts/setup.sh bench
+
+bench: build bench-setup ## penstock beside its peers on this machine: writes docs/benchmarks.md [ROUNDS=5]
+	@ninja -C build/release -j $(JOBS) --quiet bench_bare_socket bench_consume
+	@PYTHONPATH=$(CURDIR)/python .venv-bench/bin/python bench/report.py --rounds $(ROUNDS)
 	@$(PYTHON_HERE) bench/resume.py
+	@$(PYTHON_HERE) bench/overhead.py

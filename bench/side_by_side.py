@@ -105,7 +105,7 @@ def _rounds(case: Case, rounds: int, directory: str) -> dict[str, list[dict[str,
 def _child(case: str, contestant: str, directory: str) -> dict[str, float]:
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PENSTOCK_PROGRESS": "0", "PENSTOCK_LOG": "error"}
     command = [sys.executable, sys.argv[0], "--one", case, contestant, directory]
-    done = subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=900)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=quiet, timeout=900)
     if done.returncode != 0:
         raise SystemExit(f"{case}, {contestant}:\n{done.stderr[-3000:]}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -2,6 +2,7 @@
 # Installs what is missing, and nothing else: Debian packages by name, and a Python environment in the cache directory, linked as .venv.
 #   scripts/setup.sh         what build, test and demo need
 #   scripts/setup.sh clang   the tools of lint and fuzz as well
+#   scripts/setup.sh bench   the peers that benchmarks compare with as well, in an environment of their own: .venv-bench
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,9 +28,10 @@ install_packages() {
 
 # Outside the clone, so that a second clone is ready at once; named after its contents, so that no clone changes it under another.
 make_environment() {
+  local requirements="$1" link="$2"
   local cache="${PENSTOCK_CACHE:-$HOME/.cache/penstock}" python="${PYTHON:-python3}"
   local hash venv
-  hash=$({ cat requirements/dev.txt; "$python" -c 'import sys; print(sys.executable, sys.version)'; } | sha256sum | cut -c1-12)
+  hash=$({ cat "$requirements"; [[ "$link" == .venv ]] || cat requirements/dev.txt; "$python" -c 'import sys; print(sys.executable, sys.version)'; } | sha256sum | cut -c1-12)
   venv="$cache/venv-$hash"
   mkdir -p "$cache"
   exec 9>"$venv.lock"
@@ -37,11 +39,14 @@ make_environment() {
   if [[ ! -e "$venv/complete" ]]; then
     echo "setup: making $venv"
     "$python" -m venv --clear "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements/dev.txt
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"
     touch "$venv/complete"
   fi
-  ln -sfn "$venv" .venv
+  ln -sfn "$venv" "$link"
 }
 
 install_packages
-make_environment
+make_environment requirements/dev.txt .venv
+if [[ "${1:-}" == bench ]]; then
+  make_environment requirements/bench.txt .venv-bench
+fi
