@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.service import Service
 
 RAY_ACTOR = "penstock-dispatcher"
+RAY_NAMESPACE = "penstock"
 
 _REMEDY = (
     "Run the ranks in `penstock local -- COMMAND`, or set PENSTOCK_SERVICE to a running service; to have them divide the rows without one, "
@@ -120,12 +121,31 @@ def _process_group() -> tuple[str, tuple[int, int] | None]:
 
 def _ray() -> tuple[str | None, str | None]:
     """The job's id and the dispatcher's address, where the program has initialised Ray."""
+    ray = _initialised_ray()
+    return (None, None) if ray is None else (str(ray.get_runtime_context().get_job_id()), ray_dispatcher_address())
+
+
+def _initialised_ray() -> Any:
     ray: Any = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return None, None
-    job = str(ray.get_runtime_context().get_job_id())
+    return ray if ray is not None and hasattr(ray, "is_initialized") and ray.is_initialized() else None
+
+
+def ray_dispatcher_address() -> str | None:
+    """Of the service in the Ray cluster that this program has initialised; None where there is none."""
+    return _ask_ray_dispatcher("address")
+
+
+def ray_token(address: str) -> str | None:
+    """That of the Ray cluster's own service, which is at this address; None where it is another's."""
+    return _ask_ray_dispatcher("token") if ray_dispatcher_address() == address else None
+
+
+def _ask_ray_dispatcher(what: str) -> str | None:
+    ray = _initialised_ray()
+    if ray is None:
+        return None
     try:
-        actor = ray.get_actor(RAY_ACTOR, namespace="penstock")
+        actor = ray.get_actor(RAY_ACTOR, namespace=RAY_NAMESPACE)
     except ValueError:
-        return job, None
-    return job, str(ray.get(actor.address.remote()))
+        return None
+    return str(ray.get(getattr(actor, what).remote()))

@@ -104,7 +104,7 @@ def _find(service: str | None, token: str | None, timeout: float, shared_memory:
     match = re.fullmatch(r"local(?::(\d+))?", address)
     if match:
         return _local_of_process(int(match[1] or 2))
-    return Service(address, token=_token(token), timeout=timeout, shared_memory=shared_memory)
+    return Service(address, token=_token(token, address), timeout=timeout, shared_memory=shared_memory)
 
 
 def _named(service: object) -> str:
@@ -120,14 +120,14 @@ def _local_of_process(workers: int) -> Service:
     return _shared_local[workers]
 
 
-def _token(token: str | None) -> str:
+def _token(token: str | None, address: str) -> str:
     if token is not None:
         return token
     if "PENSTOCK_TOKEN" in os.environ:
         return os.environ["PENSTOCK_TOKEN"]
     file = os.environ.get("PENSTOCK_TOKEN_FILE")
     if not file:
-        return ""
+        return _identity.ray_token(address) or ""
     try:
         return Path(file).read_text().strip()
     except OSError as error:

@@ -98,6 +98,13 @@ Result<pid_t> StartCommand(const std::vector<std::string>& command) {
   return pid;
 }
 
+Status EndWithParent(int parent) {
+  if (parent < 0) return {};
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() == parent) return {};
+  return Status(Code::kUnavailable, "the process that started this one, " + std::to_string(parent) + ", is gone");
+}
+
 void EndChildren(const std::vector<pid_t>& children) {
   // The last first: a worker need not notice that its dispatcher went.
   for (auto pid = children.rbegin(); pid != children.rend(); ++pid) kill(*pid, SIGKILL);

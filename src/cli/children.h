@@ -22,6 +22,8 @@ Result<ServerChild> StartServer(const std::vector<std::string>& arguments);
 Result<std::string> WaitReady(ServerChild& child, const std::string& what);
 // Any command; gets SIGTERM when this process ends before it.
 Result<pid_t> StartCommand(const std::vector<std::string>& command);
+// On the other side: this process shall end by SIGKILL with `parent`, which started it (-1: with nobody). Unavailable where that one is gone already.
+Status EndWithParent(int parent);
 // Kills and reaps.
 void EndChildren(const std::vector<pid_t>& children);
 

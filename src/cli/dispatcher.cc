@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "cli/children.h"
 #include "cli/command.h"
 #include "cli/health.h"
 #include "cli/signals.h"
@@ -37,9 +38,11 @@ class Dispatcher final : public Command {
     flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
     flags.Time("--exit-when-done", &options_.exit_when_done, "Exit with 0 when jobs were read and none was for so long, like 60s; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
+    flags.Hidden("--parent", &parent_);
   }
 
   Result<int> Run(const Globals& /*globals*/) override {
+    PENSTOCK_TRY(EndWithParent(parent_));
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
     std::atomic<dispatcher::DispatcherServer*> running{nullptr};
@@ -79,6 +82,7 @@ class Dispatcher final : public Command {
   bool open_to_all_ = false;
   std::string http_;
   int ready_fd_ = -1;
+  int parent_ = -1;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "cli/children.h"
 #include "cli/command.h"
 #include "cli/health.h"
 #include "cli/signals.h"
@@ -54,9 +55,11 @@ class Worker final : public Command {
     flags.Time("--exit-when-done", &options_.exit_when_done,
                "Exit with 0 when the dispatcher says that all is done, or was away for so long while nobody read; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
+    flags.Hidden("--parent", &parent_);
   }
 
   Result<int> Run(const Globals& /*globals*/) override {
+    PENSTOCK_TRY(EndWithParent(parent_));
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
     std::atomic<worker::WorkerServer*> running{nullptr};
@@ -106,6 +109,7 @@ class Worker final : public Command {
   std::string http_;
   bool no_shm_ = false;
   int ready_fd_ = -1;
+  int parent_ = -1;
 };
 
 }  // namespace

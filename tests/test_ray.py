@@ -1,0 +1,145 @@
+"""On a real Ray cluster of several nodes: dispatcher and workers are actors, which Ray starts again, and programs of the cluster find them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+import penstock.ray
+from penstock import Dataset, _binary
+from support import ray_rank
+from support.waiting import wait_until
+
+ray = pytest.importorskip("ray")
+
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("default")]
+
+DATASET = ray_rank.dataset()
+EACH_ONCE = list(range(ray_rank.ROWS))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """Two nodes, each with processes of its own."""
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 3, "object_store_memory": 80 << 20}
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+        environment.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        nodes.add_node(**node)
+    ray.init(address=nodes.address, log_to_driver=False)
+    yield
+    ray.shutdown()
+    nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def service(cluster: None) -> Iterator[penstock.ray.RayService]:
+    with penstock.ray.start(num_workers=2, memory="256MiB") as started:
+        yield started
+
+
+def _workers(service: penstock.ray.RayService) -> dict[int, str]:
+    """Addresses by process, as the dispatcher knows them."""
+    command = [_binary.path(), "status", "--json", "--dispatcher", service.address]
+    said = subprocess.run(command, env={**os.environ, "PENSTOCK_TOKEN": service._token}, capture_output=True, text=True, timeout=30, check=False)
+    return {worker["pid"]: worker["address"] for worker in json.loads(said.stdout)["workers"]} if said.returncode == 0 else {}
+
+
+def _wait_for_another(service: penstock.ray.RayService, address: str) -> None:
+    def replaced() -> bool:
+        now = set(_workers(service).values())
+        return len(now) == 2 and address not in now
+
+    wait_until(replaced, f"that Ray starts a worker in place of {address}", within=60)
+
+
+def _ids(batches: Iterator[Any]) -> list[int]:
+    return [int(i) for batch in batches for i in batch]
+
+
+def test_tasks_of_the_cluster_find_the_service_and_share_a_job(service: penstock.ray.RayService) -> None:
+    rank = ray.remote(num_cpus=0.5)(ray_rank.read)
+    got = ray.get([rank.remote(i, 2) for i in range(2)])
+    assert all(got), "both were given rows"
+    assert sorted(i for ids in got for i in ids) == EACH_ONCE
+
+
+def test_a_program_without_the_token_is_refused(service: penstock.ray.RayService) -> None:
+    with pytest.raises(penstock.PermissionDenied, match="token"):
+        penstock.connect(service.address, token="guessed", timeout=5)
+    with penstock.connect(service.address) as connected:
+        assert len(list(Dataset.from_range(5).distribute(connected))) == 5
+
+
+def test_a_second_service_in_a_cluster_is_refused_by_name(service: penstock.ray.RayService) -> None:
+    with pytest.raises(penstock.Exists, match=service.address):
+        penstock.ray.start(num_workers=1)
+
+
+def test_a_killed_worker_actor_is_started_again_and_each_row_comes_once(service: penstock.ray.RayService) -> None:
+    killed = ray.get(service._actors[0].address.remote())
+    with DATASET.distribute(service, memory="2MiB") as reader:
+        batches = iter(reader)
+        got = [int(i) for i in next(batches)]
+        ray.kill(service._actors[0], no_restart=False)
+        got += _ids(batches)
+    assert sorted(got) == EACH_ONCE
+    _wait_for_another(service, killed)
+
+
+def test_a_worker_whose_process_is_killed_takes_its_actor_with_it_and_both_come_back(service: penstock.ray.RayService) -> None:
+    killed, address = next(iter(_workers(service).items()))
+    os.kill(killed, signal.SIGKILL)
+    _wait_for_another(service, address)
+    assert len(list(Dataset.from_range(100).distribute(service))) == 100
+
+
+def test_a_killed_dispatcher_actor_comes_back_at_its_address_and_each_row_comes_once(service: penstock.ray.RayService) -> None:
+    with DATASET.distribute(service, job_name="through", memory="2MiB") as reader:
+        batches = iter(reader)
+        got = [int(i) for i in next(batches)]
+        ray.kill(service._dispatcher, no_restart=False)
+        got += _ids(batches)
+    assert sorted(got) == EACH_ONCE
+    assert ray.get(service._dispatcher.address.remote()) == service.address
+    wait_until(lambda: len(_workers(service)) == 2, "that the workers find it again", within=30)
+    with DATASET.distribute(service, job_name="through") as again, pytest.raises(penstock.Finished):
+        next(iter(again))
+
+
+def test_scaling_adds_workers_and_drains_them_while_a_job_is_read(service: penstock.ray.RayService) -> None:
+    with DATASET.distribute(service, memory="2MiB") as reader:
+        batches = iter(reader)
+        got = [int(i) for i in next(batches)]
+        service.scale(4)
+        assert (service.num_workers, len(_workers(service))) == (4, 4)
+        got += [int(i) for i in next(batches)]
+        service.scale(1)
+        assert (service.num_workers, len(_workers(service))) == (1, 1)
+        got += _ids(batches)
+    assert sorted(got) == EACH_ONCE
+
+
+def test_workers_that_find_no_room_are_counted_and_those_before_stay(service: penstock.ray.RayService) -> None:
+    before = service.num_workers
+    with pytest.raises(penstock.Deadline, match=r"of 30 workers were not placed within 1 s.*cpus_per_worker"):
+        service.scale(before + 30, timeout=1)
+    assert service.num_workers == before
+    assert len(list(Dataset.from_range(100).distribute(service))) == 100
+
+
+def test_a_stopped_service_is_found_no_more(service: penstock.ray.RayService) -> None:
+    service.stop()
+    assert penstock.connect().kind == "inline"
+    assert service.num_workers == 0
