@@ -6,21 +6,23 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import penstock
-import penstock.ray
 from penstock import Dataset, _binary
+from penstock.tfrecord import write_tfrecord
 from support import ray_rank
 from support.waiting import wait_until
 
-ray = pytest.importorskip("ray")
+if TYPE_CHECKING:
+    from penstock.ray import RayService
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("default"), pytest.mark.timeout(300)]
 
 DATASET = ray_rank.dataset()
 EACH_ONCE = list(range(ray_rank.ROWS))
@@ -29,12 +31,14 @@ EACH_ONCE = list(range(ray_rank.ROWS))
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     """Two nodes, each with processes of its own."""
+    import ray
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 3, "object_store_memory": 80 << 20}
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
         environment.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        environment.setenv("RAY_worker_niceness", "0")  # its own, 15, starves beside other tests
         nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
         nodes.add_node(**node)
     ray.init(address=nodes.address, log_to_driver=False)
@@ -43,20 +47,40 @@ def cluster() -> Iterator[None]:
     nodes.shutdown()
 
 
+def test_the_example_trains_on_the_cluster_and_every_row_comes_once(cluster: None, tmp_path: Path) -> None:
+    import ray
+
+    for file in range(4):
+        write_tfrecord(tmp_path / f"{file}.tfrecord", ({"id": file * 100 + i, "x": [float(i), 1.0, 2.0, 3.0]} for i in range(100)))
+    program = Path(__file__).parent.parent / "examples" / "python" / "ray_train.py"
+    address = ray.get_runtime_context().gcs_address
+    said = subprocess.run(
+        [sys.executable, str(program), str(tmp_path), "--ranks", "2", "--workers", "2"],
+        env={**os.environ, "RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert "2 ranks got 400 rows, 400 of them different" in said.stdout, said.stdout + said.stderr[-2000:]
+
+
 @pytest.fixture(scope="module")
-def service(cluster: None) -> Iterator[penstock.ray.RayService]:
+def service(cluster: None) -> Iterator[RayService]:
+    import penstock.ray
+
     with penstock.ray.start(num_workers=2, memory="256MiB") as started:
         yield started
 
 
-def _workers(service: penstock.ray.RayService) -> dict[int, str]:
+def _workers(service: RayService) -> dict[int, str]:
     """Addresses by process, as the dispatcher knows them."""
     command = [_binary.path(), "status", "--json", "--dispatcher", service.address]
     said = subprocess.run(command, env={**os.environ, "PENSTOCK_TOKEN": service._token}, capture_output=True, text=True, timeout=30, check=False)
     return {worker["pid"]: worker["address"] for worker in json.loads(said.stdout)["workers"]} if said.returncode == 0 else {}
 
 
-def _wait_for_another(service: penstock.ray.RayService, address: str) -> None:
+def _wait_for_another(service: RayService, address: str) -> None:
     def replaced() -> bool:
         now = set(_workers(service).values())
         return len(now) == 2 and address not in now
@@ -68,26 +92,32 @@ def _ids(batches: Iterator[Any]) -> list[int]:
     return [int(i) for batch in batches for i in batch]
 
 
-def test_tasks_of_the_cluster_find_the_service_and_share_a_job(service: penstock.ray.RayService) -> None:
+def test_tasks_of_the_cluster_find_the_service_and_share_a_job(service: RayService) -> None:
+    import ray
+
     rank = ray.remote(num_cpus=0.5)(ray_rank.read)
     got = ray.get([rank.remote(i, 2) for i in range(2)])
     assert all(got), "both were given rows"
     assert sorted(i for ids in got for i in ids) == EACH_ONCE
 
 
-def test_a_program_without_the_token_is_refused(service: penstock.ray.RayService) -> None:
+def test_a_program_without_the_token_is_refused(service: RayService) -> None:
     with pytest.raises(penstock.PermissionDenied, match="token"):
         penstock.connect(service.address, token="guessed", timeout=5)
     with penstock.connect(service.address) as connected:
         assert len(list(Dataset.from_range(5).distribute(connected))) == 5
 
 
-def test_a_second_service_in_a_cluster_is_refused_by_name(service: penstock.ray.RayService) -> None:
+def test_a_second_service_in_a_cluster_is_refused_by_name(service: RayService) -> None:
+    import penstock.ray
+
     with pytest.raises(penstock.Exists, match=service.address):
         penstock.ray.start(num_workers=1)
 
 
-def test_a_killed_worker_actor_is_started_again_and_each_row_comes_once(service: penstock.ray.RayService) -> None:
+def test_a_killed_worker_actor_is_started_again_and_each_row_comes_once(service: RayService) -> None:
+    import ray
+
     killed = ray.get(service._actors[0].address.remote())
     with DATASET.distribute(service, memory="2MiB") as reader:
         batches = iter(reader)
@@ -98,14 +128,16 @@ def test_a_killed_worker_actor_is_started_again_and_each_row_comes_once(service:
     _wait_for_another(service, killed)
 
 
-def test_a_worker_whose_process_is_killed_takes_its_actor_with_it_and_both_come_back(service: penstock.ray.RayService) -> None:
+def test_a_worker_whose_process_is_killed_takes_its_actor_with_it_and_both_come_back(service: RayService) -> None:
     killed, address = next(iter(_workers(service).items()))
     os.kill(killed, signal.SIGKILL)
     _wait_for_another(service, address)
     assert len(list(Dataset.from_range(100).distribute(service))) == 100
 
 
-def test_a_killed_dispatcher_actor_comes_back_at_its_address_and_each_row_comes_once(service: penstock.ray.RayService) -> None:
+def test_a_killed_dispatcher_actor_comes_back_at_its_address_and_each_row_comes_once(service: RayService) -> None:
+    import ray
+
     with DATASET.distribute(service, job_name="through", memory="2MiB") as reader:
         batches = iter(reader)
         got = [int(i) for i in next(batches)]
@@ -118,7 +150,7 @@ def test_a_killed_dispatcher_actor_comes_back_at_its_address_and_each_row_comes_
         next(iter(again))
 
 
-def test_scaling_adds_workers_and_drains_them_while_a_job_is_read(service: penstock.ray.RayService) -> None:
+def test_scaling_adds_workers_and_drains_them_while_a_job_is_read(service: RayService) -> None:
     with DATASET.distribute(service, memory="2MiB") as reader:
         batches = iter(reader)
         got = [int(i) for i in next(batches)]
@@ -131,7 +163,7 @@ def test_scaling_adds_workers_and_drains_them_while_a_job_is_read(service: penst
     assert sorted(got) == EACH_ONCE
 
 
-def test_workers_that_find_no_room_are_counted_and_those_before_stay(service: penstock.ray.RayService) -> None:
+def test_workers_that_find_no_room_are_counted_and_those_before_stay(service: RayService) -> None:
     before = service.num_workers
     with pytest.raises(penstock.Deadline, match=r"of 30 workers were not placed within 1 s.*cpus_per_worker"):
         service.scale(before + 30, timeout=1)
@@ -139,7 +171,7 @@ def test_workers_that_find_no_room_are_counted_and_those_before_stay(service: pe
     assert len(list(Dataset.from_range(100).distribute(service))) == 100
 
 
-def test_a_stopped_service_is_found_no_more(service: penstock.ray.RayService) -> None:
+def test_a_stopped_service_is_found_no_more(service: RayService) -> None:
     service.stop()
     assert penstock.connect().kind == "inline"
     assert service.num_workers == 0

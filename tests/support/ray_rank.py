@@ -13,5 +13,5 @@ def dataset() -> penstock.Dataset:
 
 def read(index: int, ranks: int) -> list[int]:
     """One rank's ids, of the job that all of them share: the service is found, not named."""
-    with dataset().distribute(job_name="train", consumer_index=index, num_consumers=ranks, even="uneven") as reader:
+    with dataset().distribute(job_name="train", consumer_index=index, num_consumers=ranks, even="drop") as reader:
         return [int(i) for batch in reader for i in batch]
