@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock import Dataset, Fixed, Ragged, Spec, Var
+from penstock import Dataset, Fixed, Ragged, Spec, Var, dds
 from penstock.tfrecord import write_tfrecord
 
 ROWS = Dataset.from_range(10)
@@ -75,6 +75,8 @@ WRONG: list[tuple[Call, str]] = [
     (_call(Var, 5), "dtype=5"),
     (_call(ROWS.parse_example, {"x": Fixed("int64", default="one")}), "feature 'x': default='one'"),
     (_call(Ragged, np.zeros(3), ()), "shape .* ragged"),
+    (_call(Ragged, np.zeros(3), 5), "Ragged: offsets=5"),
+    (_call(dds.register_dataset, ROWS, [1]), r"service=\[1\]"),
     (_call(ROWS.distribute, 5050), "service=5050 .*'penstock://host:5050'"),
     (_call(ROWS.distribute, ""), "service is ''"),
     (_call(ROWS.distribute, "inline", job_name=5), "job_name=5 .*a string"),
@@ -145,6 +147,9 @@ def test_a_reader_s_methods_name_wrong_arguments_too() -> None:
         ({"shuffle": 1}, "DataLoader: shuffle=1"),
         ({"collate_fn": 5}, "DataLoader: collate_fn=5"),
         ({"prefetch_factor": 0}, "DataLoader: prefetch_factor=0"),
+        ({"mesh": 5}, "DataLoader: mesh=5 .*DeviceMesh"),
+        ({"group": 5}, "DataLoader: group=5 .*process group"),
+        ({"device": "gpu"}, "DataLoader: device='gpu' .*a device of torch"),
         ({"sampler": [1, 2]}, "sampler is torch's.*shuffle=True"),
         ({"worker_init_fn": print}, "worker_init_fn is torch's.*__getitem__"),
     ],

@@ -98,7 +98,7 @@ def resolve(service: Service | str | None, timeout: float) -> Service:
 
 
 def _find(service: str | None, token: str | None, timeout: float, shared_memory: bool) -> Service:
-    address = _identity.current().service_to_join() if service is None else _core.parse_service("service", _named(service))
+    address = _identity.current().service_to_join() if service is None else _core.parse_service("service", named(service))
     if address in ("inline", "off"):
         return Service(address, kind="inline" if address == "inline" else "off", own=address == "inline")
     match = re.fullmatch(r"local(?::(\d+))?", address)
@@ -107,7 +107,8 @@ def _find(service: str | None, token: str | None, timeout: float, shared_memory:
     return Service(address, token=_token(token, address), timeout=timeout, shared_memory=shared_memory)
 
 
-def _named(service: object) -> str:
+def named(service: object) -> str:
+    """A service's name as users write it."""
     if not isinstance(service, str):
         raise wrong("service", service, "an address such as 'penstock://host:5050', 'local', 'inline', or what connect() and local() return")
     return service

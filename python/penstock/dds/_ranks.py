@@ -27,7 +27,7 @@ log = logging.getLogger("penstock")
 
 
 def service(named: Service | str) -> Service:
-    found = named if isinstance(named, services.Service) else _connected(named, os.getpid())
+    found = named if isinstance(named, services.Service) else _connected(services.named(named), os.getpid())
     if found.kind != "remote":
         raise Invalid(f"dataset_service is {found.address!r}, where there are no readers; name a service: grpc://host:5050")
     return found

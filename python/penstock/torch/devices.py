@@ -6,7 +6,15 @@ from typing import Any
 
 import torch
 
+from penstock._check import wrong
 from penstock.torch.tensors import map_tensors
+
+
+def _device(named: Any) -> torch.device:
+    try:
+        return torch.device(named)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise wrong("DataLoader: device", named, f"a device of torch ({str(error).splitlines()[0]})") from None
 
 
 class Mover:
@@ -16,7 +24,7 @@ class Mover:
     """
 
     def __init__(self, device: Any, pin_memory: bool) -> None:
-        self._device = None if device is None else torch.device(device)
+        self._device = None if device is None else _device(device)
         self._pin = pin_memory and torch.cuda.is_available()
         on_cuda = self._device is not None and self._device.type == "cuda"
         cuda: Any = torch.cuda

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from penstock import _identity
+from penstock._check import wrong
 from penstock.errors import Invalid
 
 _DATA_DIMENSIONS = ("dp", "data", "dp_replicate")
@@ -26,9 +27,13 @@ class Place:
 
 def find(mesh: Any, group: Any, job_name: str | None) -> Place:
     if mesh is not None:
+        if not (hasattr(mesh, "mesh_dim_names") and hasattr(mesh, "get_coordinate")):
+            raise wrong("DataLoader: mesh", mesh, "a torch.distributed.device_mesh.DeviceMesh")
         return _in_mesh(mesh, job_name)
     index, consumers = None, None
     if group is not None:
+        if not isinstance(group, torch.distributed.ProcessGroup):
+            raise wrong("DataLoader: group", group, "a process group, as torch.distributed.new_group makes it")
         index, consumers = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
         if index < 0:
             raise Invalid("group=: this rank is not in the process group; make a loader only on ranks that are")
