@@ -30,14 +30,16 @@ def find(mesh: Any, group: Any, job_name: str | None) -> Place:
         if not (hasattr(mesh, "mesh_dim_names") and hasattr(mesh, "get_coordinate")):
             raise wrong("DataLoader: mesh", mesh, "a torch.distributed.device_mesh.DeviceMesh")
         return _in_mesh(mesh, job_name)
-    index, consumers = None, None
-    if group is not None:
-        if not isinstance(group, torch.distributed.ProcessGroup):
-            raise wrong("DataLoader: group", group, "a process group, as torch.distributed.new_group makes it")
-        index, consumers = torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
-        if index < 0:
-            raise Invalid("group=: this rank is not in the process group; make a loader only on ranks that are")
+    index, consumers = (None, None) if group is None else _in_group(group)
     return Place(*_identity.current().place(job_name, index, consumers))
+
+
+def _in_group(group: Any) -> tuple[int, int]:
+    if group is torch.distributed.GroupMember.NON_GROUP_MEMBER:
+        raise Invalid("group=: this rank is not in the process group; make a loader only on ranks that are")
+    if not isinstance(group, torch.distributed.ProcessGroup):
+        raise wrong("DataLoader: group", group, "a process group, as torch.distributed.new_group makes it")
+    return torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
 
 
 def _in_mesh(mesh: Any, job_name: str | None) -> Place:
