@@ -6,6 +6,7 @@ SEEDS ?= 200
 FROM ?= 1
 KILLS ?= 30
 ROUNDS ?= 5
+PAIRS ?= 30
 
 # For setup alone: penstock warns of variables with its prefix that it does not know.
 unexport PENSTOCK_CACHE
@@ -17,7 +18,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench
+.PHONY: help setup setup-clang build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench overhead
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,4 +79,9 @@ bench: build bench-setup ## penstock beside its peers on this machine: writes do
 	@ninja -C build/release -j $(JOBS) --quiet bench_bare_socket bench_consume
 	@PYTHONPATH=$(CURDIR)/python .venv-bench/bin/python bench/report.py --rounds $(ROUNDS)
 	@$(PYTHON_HERE) bench/resume.py
-	@$(PYTHON_HERE) bench/overhead.py
+
+overhead: build ## what guarantees cost an undisturbed run, in PAIRS=30 of runs with and without
+	@cmake --preset unguarded >/dev/null
+	@ninja -C build/unguarded -j $(JOBS) --quiet
+	@cp -r python build/unguarded/ && cmake --install build/unguarded --prefix build/unguarded/python --component python >/dev/null
+	@$(PYTHON_HERE) bench/overhead.py --pairs $(PAIRS)

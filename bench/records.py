@@ -40,7 +40,7 @@ def _rows(file: int) -> Iterator[dict[str, Any]]:
 # ---- penstock
 
 
-def _penstock_dataset(pattern: str, whole: bool) -> Any:
+def penstock_dataset(pattern: str, whole: bool, passes: int = PASSES) -> Any:
     from penstock import Dataset, Fixed
 
     features = {name: Fixed("float32", [size]) for name, size in FLOATS.items()}
@@ -49,12 +49,12 @@ def _penstock_dataset(pattern: str, whole: bool) -> Any:
     dataset = Dataset.from_tfrecord(pattern)
     if whole:
         dataset = dataset.shuffle(SHUFFLE)
-    return dataset.parse_example(features).batch(BATCH).repeat(PASSES)
+    return dataset.parse_example(features).batch(BATCH).repeat(passes)
 
 
 def _penstock(pattern: str, whole: bool = False) -> Callable[[Path, Stopwatch], float]:
     def run(directory: Path, watch: Stopwatch) -> float:
-        with _penstock_dataset(str(directory / pattern), whole).distribute("inline") as reader:
+        with penstock_dataset(str(directory / pattern), whole).distribute("inline") as reader:
             watch.start()
             rows = sum(len(batch["label"]) for batch in reader)
             watch.stop()

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/guarded.h"
 #include "client/core.h"
 
 namespace penstock {
 
 // After each event: whether the hedge is still of use, and whether one is due.
 void ClientCore::HedgeIfBehind() {
+  if (!kGuarded) return;
   if (hedge_) {
     const auto at = lanes_.find(hedge_->lane);
     const bool went = at == lanes_.end() || at->second.leaving || at->second.turn != Turn::kReads || at->second.state == LaneState::kEnded;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/guarded.h"
 #include "base/planted.h"
 
 namespace penstock {
@@ -17,6 +18,7 @@ void DeliveryLog::Restart(Generation generation, Epoch epoch, uint64_t tag) {
 
 void DeliveryLog::Close(uint64_t elements, Cut cut) {
   tag_ += elements;
+  if (!kGuarded) return open_.clear();
   kept_.push_back({tag_, elements, epoch_, std::exchange(open_, {}), std::move(cut), nullptr});
   if (kept_.size() > kKeptBatches) Settle();
 }

