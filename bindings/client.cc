@@ -2,6 +2,7 @@
 #include "penstock/client.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -170,8 +171,15 @@ ReadOptions ToReadOptions(nb::dict values) {
   return options;
 }
 
-std::shared_ptr<Client> Connect(std::string service, std::string token, double timeout, bool shared_memory) {
-  ConnectOptions options{.service = std::move(service), .token = std::move(token), .timeout = Milliseconds(timeout), .shared_memory = shared_memory};
+// tls: ca, cert, key.
+std::shared_ptr<Client> Connect(std::string service, std::string token, std::array<std::string, 3> tls, double timeout, bool shared_memory) {
+  ConnectOptions options{.service = std::move(service),
+                         .token = std::move(token),
+                         .tls_ca = std::move(tls[0]),
+                         .tls_cert = std::move(tls[1]),
+                         .tls_key = std::move(tls[2]),
+                         .timeout = Milliseconds(timeout),
+                         .shared_memory = shared_memory};
   return Unwrap(Interruptible([options = std::move(options)] { return Client::Connect(options); }));
 }
 
@@ -215,7 +223,7 @@ void BindClient(nb::module_& m) {
       .def_prop_ro("lanes", [](const PyReader& self) { return self.reader().layout().lanes; })
       .def_prop_ro("structure", [](const PyReader& self) { return StructureToPython(self.reader().layout().row_spec.structure); });
   nb::class_<Client>(m, "Client")
-      .def_static("connect", &Connect, nb::arg("service"), nb::arg("token"), nb::arg("timeout"), nb::arg("shared_memory"))
+      .def_static("connect", &Connect, nb::arg("service"), nb::arg("token"), nb::arg("tls"), nb::arg("timeout"), nb::arg("shared_memory"))
       .def("register", &Register, nb::arg("plan"))
       .def("get_dataset", &GetDataset, nb::arg("dataset"))
       .def("find_job", &FindJob, nb::arg("job_name"))

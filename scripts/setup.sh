@@ -3,15 +3,17 @@
 #   scripts/setup.sh         what build, test and demo need
 #   scripts/setup.sh clang   the tools of lint and fuzz as well
 #   scripts/setup.sh bench   the peers that benchmarks compare with as well, in an environment of their own: .venv-bench
+#   scripts/setup.sh slurm   the cluster that tests/test_slurm.py runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache flatbuffers-compiler
   libasio-dev libflatbuffers-dev libsqlite3-dev libisal-dev libssl-dev libcli11-dev libspdlog-dev nlohmann-json3-dev
-  libgtest-dev libgmock-dev libbenchmark-dev python3-venv python3-dev)
-if [[ "${1:-}" == clang ]]; then
-  packages+=(clang clang-format clang-tidy libclang-rt-14-dev)
-fi
+  libgtest-dev libgmock-dev libbenchmark-dev openssl python3-venv python3-dev)
+case "${1:-}" in
+  clang) packages+=(clang clang-format clang-tidy libclang-rt-14-dev) ;;
+  slurm) packages+=(slurmctld slurmd slurm-client munge) ;;
+esac
 
 install_packages() {
   local missing=()

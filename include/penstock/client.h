@@ -33,8 +33,11 @@ namespace penstock {
 class CodeHost;
 
 struct ConnectOptions {
-  std::string service = {};                   // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
-  std::string token = {};                     // "" where the service has none
+  std::string service = {};   // "penstock://host:port" ("grpc://" and "host:port" too) | "unix:/path"
+  std::string token = {};     // "" where the service has none
+  std::string tls_ca = {};    // PEM files; "" for a service that speaks in plain
+  std::string tls_cert = {};  // where the service asks for certificates
+  std::string tls_key = {};
   std::chrono::milliseconds timeout{30'000};  // for the service to be there and say hello
   bool shared_memory = true;                  // false: blocks come over the socket even on one host
 };

@@ -14,6 +14,7 @@ from penstock._check import checked, flag, optional, seconds, size, text, whole,
 from penstock.errors import Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from penstock import _processes
@@ -33,6 +34,7 @@ class Service:
         *,
         kind: Kind = "remote",
         token: str = "",
+        tls: tuple[str, str, str] = ("", "", ""),
         timeout: float = 30.0,
         shared_memory: bool = True,
         processes: _processes.Local | None = None,
@@ -43,12 +45,13 @@ class Service:
         self.own = own  # no other process can know of it: ranks that name it each have one
         self._token = token
         self._timeout = timeout
+        self._tls = tls
         self._shared_memory = shared_memory
         self._processes = processes
 
     @cached_property
     def client(self) -> _core.Client:
-        return _core.Client.connect(self.address, self._token, self._timeout, self._shared_memory)
+        return _core.Client.connect(self.address, self._token, self._tls, self._timeout, self._shared_memory)
 
     def close(self) -> None:
         self.__dict__.pop("client", None)
@@ -67,15 +70,24 @@ class Service:
 
 
 @checked(token=optional(text), timeout=seconds, shared_memory=flag)
-def connect(service: str | None = None, *, token: str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
+def connect(
+    service: str | None = None,
+    *,
+    token: str | None = None,
+    tls: str | Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+    shared_memory: bool = True,
+) -> Service:
     """A connection to a service, made now, so that what is wrong with it is said now.
 
     service: "penstock://host:5050" ("grpc://", "host:port" too), "unix:/path", "local[:N]", "inline", "off"; None: what the environment names
     (docs/reference/environment.md; `penstock doctor --env` shows it), else inline.
-    token: None: `PENSTOCK_TOKEN`, or the content of the file that `PENSTOCK_TOKEN_FILE` names.
+    token: None: the content of the file that `PENSTOCK_TOKEN_FILE` names, or `PENSTOCK_TOKEN`.
+    tls: PEM file of the service's authority, or a mapping of "ca", "cert" and "key" where the service asks for certificates; None:
+    `PENSTOCK_TLS_CA`, `PENSTOCK_TLS_CERT` and `PENSTOCK_TLS_KEY`, else plain.
     timeout: seconds for the service to be there, and for joining a job, which needs a worker.
     """
-    found = _find(service, token, timeout, shared_memory)
+    found = _find(service, token, tls, timeout, shared_memory)
     if found.kind == "remote":
         _ = found.client
     return found
@@ -97,14 +109,14 @@ def resolve(service: Service | str | None, timeout: float) -> Service:
     return service if isinstance(service, Service) else connect(service, timeout=min(timeout, _CONNECT_WITHIN))
 
 
-def _find(service: str | None, token: str | None, timeout: float, shared_memory: bool) -> Service:
+def _find(service: str | None, token: str | None, tls: str | Mapping[str, str] | None, timeout: float, shared_memory: bool) -> Service:
     address = _identity.current().service_to_join() if service is None else _core.parse_service("service", named(service))
     if address in ("inline", "off"):
         return Service(address, kind="inline" if address == "inline" else "off", own=address == "inline")
     match = re.fullmatch(r"local(?::(\d+))?", address)
     if match:
         return _local_of_process(int(match[1] or 2))
-    return Service(address, token=_token(token, address), timeout=timeout, shared_memory=shared_memory)
+    return Service(address, token=_token(token, address), tls=_tls(tls), timeout=timeout, shared_memory=shared_memory)
 
 
 def named(service: object) -> str:
@@ -124,12 +136,22 @@ def _local_of_process(workers: int) -> Service:
 def _token(token: str | None, address: str) -> str:
     if token is not None:
         return token
-    if "PENSTOCK_TOKEN" in os.environ:
-        return os.environ["PENSTOCK_TOKEN"]
     file = os.environ.get("PENSTOCK_TOKEN_FILE")
     if not file:
-        return _identity.ray_token(address) or ""
+        return os.environ.get("PENSTOCK_TOKEN") or _identity.ray_token(address) or ""
     try:
-        return Path(file).read_text().strip()
+        return Path(file).read_text().rstrip("\r\n")
     except OSError as error:
         raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which cannot be read: {error.strerror}") from error
+
+
+def _tls(tls: str | Mapping[str, str] | None) -> tuple[str, str, str]:
+    """The PEM files of authority, certificate and key."""
+    if tls is None:
+        tls = {name: os.environ.get(f"PENSTOCK_TLS_{name.upper()}", "") for name in ("ca", "cert", "key")}
+    if isinstance(tls, str):
+        tls = {"ca": tls}
+    unknown = sorted(set(tls) - {"ca", "cert", "key"})
+    if unknown:
+        raise Invalid(f"tls has {unknown}; it may have 'ca', 'cert' and 'key', each the path of a PEM file")
+    return tls.get("ca", ""), tls.get("cert", ""), tls.get("key", "")

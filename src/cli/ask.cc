@@ -18,10 +18,10 @@ class Silent final : public ControlHandler {
 
 }  // namespace
 
-Result<Message> AskDispatcher(const std::string& address, const std::string& token, Message question) {
+Result<Message> AskDispatcher(const std::string& address, const Credentials& credentials, Message question) {
   Silent handler;
   IoThread io("penstock-cli");
-  ConnectParams params{.token = token, .role = "cli", .name = {}, .shared_memory = false, .pace = {}};
+  ConnectParams params{.token = credentials.token, .tls = credentials.tls, .role = "cli", .name = {}, .shared_memory = false, .pace = {}};
   PENSTOCK_ASSIGN(auto session, ConnectAndWait(io, address, std::move(params), handler));
   auto answer = std::make_shared<std::promise<Result<Message>>>();
   auto waiting = answer->get_future();
@@ -33,8 +33,8 @@ Result<Message> AskDispatcher(const std::string& address, const std::string& tok
   return got;
 }
 
-Result<msg::StatusReply> AskStatus(const std::string& address, const std::string& token) {
-  PENSTOCK_ASSIGN(Message answer, AskDispatcher(address, token, msg::StatusAsk{}));
+Result<msg::StatusReply> AskStatus(const std::string& address, const Credentials& credentials) {
+  PENSTOCK_ASSIGN(Message answer, AskDispatcher(address, credentials, msg::StatusAsk{}));
   if (auto* status = std::get_if<msg::StatusReply>(&answer)) return std::move(*status);
   return Status(Code::kMismatch, "what answers at " + address + " is no dispatcher of this version");
 }

@@ -5,11 +5,12 @@
 
 #include "penstock/status.h"
 #include "wire/messages.h"
+#include "wire/net.h"
 
 namespace penstock::cli {
 
 // Connects, asks, leaves. Unavailable or Deadline where nobody answers; not from an I/O thread.
-Result<Message> AskDispatcher(const std::string& address, const std::string& token, Message question);
-Result<msg::StatusReply> AskStatus(const std::string& address, const std::string& token);
+Result<Message> AskDispatcher(const std::string& address, const Credentials& credentials, Message question);
+Result<msg::StatusReply> AskStatus(const std::string& address, const Credentials& credentials);
 
 }  // namespace penstock::cli

@@ -7,6 +7,7 @@
 #include "cli/children.h"
 #include "cli/command.h"
 #include "cli/health.h"
+#include "cli/security.h"
 #include "cli/signals.h"
 #include "cli/surroundings.h"
 #include "cli/values.h"
@@ -32,9 +33,7 @@ class Dispatcher final : public Command {
                "HOST:PORT (port 0: any free one) or unix:/path; default what the environment names, else 127.0.0.1:5050");
     flags.Text("--state-dir", &options_.state_dir,
                "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR or DATASET_JOURNALING_DIR, else they go with the process");
-    flags.Text("--token-file", &token_file_, "File with the token that everybody must show; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
-    flags.Switch("--without-token", &open_to_all_,
-                 "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
+    security_.DeclareServing(flags);
     flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
     flags.Time("--exit-when-done", &options_.exit_when_done, "Exit with 0 when jobs were read and none was for so long, like 60s; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
@@ -70,16 +69,16 @@ class Dispatcher final : public Command {
     LogWarnings(report);
     PENSTOCK_ASSIGN(const cluster::Placement placement, cluster::PlaceServer(report, options_.listen));
     options_.listen = placement.listen;
-    PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
-    if (!open_to_all_) PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
+    PENSTOCK_ASSIGN(Credentials credentials, security_.ReadToServe(options_.listen));
+    options_.token = std::move(credentials.token);
+    options_.tls = std::move(credentials.tls);
     if (options_.state_dir.empty()) options_.state_dir = Variable("PENSTOCK_STATE_DIR", "DATASET_JOURNALING_DIR");
     options_.check_plan = CheckSerializedPlan;
     return {};
   }
 
   dispatcher::ServerOptions options_{.listen = {}, .state_dir = {}, .token = {}, .check_plan = {}, .pace = {}};
-  std::string token_file_;
-  bool open_to_all_ = false;
+  SecurityFlags security_;
   std::string http_;
   int ready_fd_ = -1;
   int parent_ = -1;

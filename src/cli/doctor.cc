@@ -8,6 +8,7 @@
 
 #include "cli/ask.h"
 #include "cli/command.h"
+#include "cli/security.h"
 #include "cli/surroundings.h"
 #include "cli/values.h"
 #include "cluster/describe.h"
@@ -44,13 +45,13 @@ Finding CheckIdentity(const cluster::Report& report) {
               cluster::ToString(identity->service)};
 }
 
-Finding CheckService(const std::string& flag, const std::string& token_file) {
+Finding CheckService(const std::string& flag, const SecurityFlags& security) {
   if (!HasService(flag)) return {Kind::kWarn, "service", "none is named: datasets are read in the process; set PENSTOCK_SERVICE to use readers"};
   const auto address = ServiceAddress(flag);
   if (!address.ok()) return {Kind::kFailed, "service", address.status().message()};
-  const auto token = ReadToken(token_file);
-  if (!token.ok()) return {Kind::kFailed, "service", token.status().message()};
-  const auto status = AskStatus(*address, *token);
+  const auto credentials = security.Read();
+  if (!credentials.ok()) return {Kind::kFailed, "service", credentials.status().message()};
+  const auto status = AskStatus(*address, *credentials);
   if (!status.ok()) return {Kind::kFailed, "service", status.status().message()};
   const std::string found = "penstock " + status->version + " at " + *address + ", " + std::to_string(status->workers.size()) + " workers, " +
                             std::to_string(status->jobs.size()) + " jobs";
@@ -86,13 +87,13 @@ class Doctor final : public Command {
   void Declare(Flags& flags) override {
     flags.Switch("--env", &only_environment_, "Only what the environment says: each question with its winner, the others, and why");
     flags.Text("--dispatcher", &dispatcher_, "HOST:PORT or unix:/path; default what the environment names");
-    flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    security_.Declare(flags);
   }
 
   Result<int> Run(const Globals& globals) override {
     const cluster::Report report = ExamineSurroundings({.service = dispatcher_.empty() ? std::nullopt : std::optional(dispatcher_)});
     if (only_environment_) return ShowEnvironment(report, globals);
-    std::vector<Finding> findings{CheckIdentity(report), CheckService(dispatcher_, token_file_), CheckMemory(), CheckFiles(), CheckStateDir()};
+    std::vector<Finding> findings{CheckIdentity(report), CheckService(dispatcher_, security_), CheckMemory(), CheckFiles(), CheckStateDir()};
     for (const std::string& warning : report.warnings) findings.push_back({Kind::kWarn, "environment", warning});
     Show(findings, globals);
     for (const Finding& finding : findings) {
@@ -119,7 +120,7 @@ class Doctor final : public Command {
 
   bool only_environment_ = false;
   std::string dispatcher_;
-  std::string token_file_;
+  SecurityFlags security_;
 };
 
 }  // namespace

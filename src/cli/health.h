@@ -1,4 +1,4 @@
-// /healthz and /readyz, for probes (docs/howto/deploy.md).
+// /healthz and /readyz, for probes (deploy/README.md).
 //
 // Liveness fails only where starting again would help: the server's I/O thread does not come to answer. Readiness says whether to send it work; a
 // dispatcher's never waits for readers, because their names resolve only once they are ready, and they need the dispatcher's to become so.

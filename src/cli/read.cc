@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/features.h"
 #include "cli/rows.h"
+#include "cli/security.h"
 #include "cli/surroundings.h"
 #include "cli/values.h"
 #include "penstock/client.h"
@@ -22,7 +23,7 @@ class Read final : public Command {
     flags.Text("--job", &job_, "Take part in this job of the service instead");
     flags.Number("-n,--rows", &limit_, "Stop after so many rows");
     flags.Text("--dispatcher", &dispatcher_, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE");
-    flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    security_.Declare(flags);
   }
 
   Result<int> Run(const Globals& globals) override {
@@ -45,17 +46,21 @@ class Read final : public Command {
 
   Status Connect() {
     PENSTOCK_ASSIGN(address_, ServiceAddress(dispatcher_));
-    PENSTOCK_ASSIGN(token_, ReadToken(token_file_));
+    PENSTOCK_ASSIGN(credentials_, security_.Read());
+    const TlsFiles tls = security_.tls_files();
     ConnectOptions options;
     options.service = address_;
-    options.token = token_;
+    options.token = credentials_.token;
+    options.tls_ca = tls.ca;
+    options.tls_cert = tls.cert;
+    options.tls_key = tls.key;
     PENSTOCK_ASSIGN(client_, Client::Connect(options));
     return {};
   }
 
   Result<std::unique_ptr<Reader>> JoinJob() {
     PENSTOCK_TRY(Connect());
-    PENSTOCK_ASSIGN(const msg::StatusReply status, AskStatus(address_, token_));
+    PENSTOCK_ASSIGN(const msg::StatusReply status, AskStatus(address_, credentials_));
     const auto found = std::find_if(status.jobs.begin(), status.jobs.end(), [this](const msg::StatusJob& job) { return job.name == job_; });
     if (found == status.jobs.end())
       return Status(Code::kNotFound, "the service at " + address_ + " has no job \"" + job_ + "\"; `penstock status` lists them");
@@ -99,9 +104,9 @@ class Read final : public Command {
   std::string job_;
   uint32_t limit_ = 0;
   std::string dispatcher_;
-  std::string token_file_;
+  SecurityFlags security_;
   std::string address_;
-  std::string token_;
+  Credentials credentials_;
   std::shared_ptr<Client> client_;
   uint64_t rows_ = 0;
   uint64_t batches_ = 0;

@@ -6,6 +6,7 @@
 
 #include "cli/ask.h"
 #include "cli/command.h"
+#include "cli/security.h"
 #include "cli/surroundings.h"
 #include "cli/text_table.h"
 #include "cli/values.h"
@@ -101,13 +102,13 @@ class ShowStatus final : public Command {
  public:
   void Declare(Flags& flags) override {
     flags.Text("--dispatcher", &dispatcher_, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE");
-    flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
+    security_.Declare(flags);
   }
 
   Result<int> Run(const Globals& globals) override {
     PENSTOCK_ASSIGN(const std::string address, ServiceAddress(dispatcher_));
-    PENSTOCK_ASSIGN(const std::string token, ReadToken(token_file_));
-    PENSTOCK_ASSIGN(const msg::StatusReply status, AskStatus(address, token));
+    PENSTOCK_ASSIGN(const Credentials credentials, security_.Read());
+    PENSTOCK_ASSIGN(const msg::StatusReply status, AskStatus(address, credentials));
     if (globals.json) {
       std::printf("%s\n", ToJson(status).dump().c_str());
       return kExitFine;
@@ -120,7 +121,7 @@ class ShowStatus final : public Command {
 
  private:
   std::string dispatcher_;
-  std::string token_file_;
+  SecurityFlags security_;
 };
 
 }  // namespace

@@ -7,15 +7,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <utility>
-#include <variant>
 
 #include "base/constants.h"
-#include "cli/surroundings.h"
-#include "cluster/placement.h"
-#include "wire/address.h"
 
 namespace penstock::cli {
 namespace {
@@ -70,26 +64,6 @@ std::string FormatBytes(uint64_t bytes) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", amount, kNames[unit]);
   return text.data();
-}
-
-Result<std::string> ReadToken(const std::string& token_file) {
-  const std::string path = token_file.empty() ? Variable("PENSTOCK_TOKEN_FILE") : token_file;
-  if (path.empty()) return Variable("PENSTOCK_TOKEN");
-  std::ifstream file(path);
-  std::string token{std::istreambuf_iterator<char>(file), {}};
-  if (!file) return Status(Code::kInvalid, "cannot read the token file " + path + "; --token-file or PENSTOCK_TOKEN_FILE names it");
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
-  if (token.empty()) return Status(Code::kInvalid, "the token file " + path + " is empty; write a token into it");
-  return token;
-}
-
-Status CheckExposure(const std::string& listen, const std::string& token) {
-  const auto parsed = ParseAddress(listen);
-  if (!parsed.ok()) return parsed.status().Prefixed("--listen");
-  const auto* tcp = std::get_if<TcpAddress>(&*parsed);
-  if (tcp == nullptr || !token.empty() || cluster::IsLoopback(tcp->host)) return {};
-  return Status(Code::kInvalid,
-                "listening on " + listen + " lets other machines in, and there is no token: give --token-file FILE, or listen on 127.0.0.1");
 }
 
 Status ReportReady(int fd, const std::string& address) {

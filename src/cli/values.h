@@ -14,12 +14,6 @@ Result<uint64_t> ParseBytes(std::string_view text);     // "256MiB", "4GiB", "1.
 Result<Duration> ParseDuration(std::string_view text);  // "30s", "500ms", "2m", "1h"
 std::string FormatBytes(uint64_t bytes);                // "1.5 MiB"
 
-// The token that the file holds; where no file is named, PENSTOCK_TOKEN_FILE's or PENSTOCK_TOKEN; else "".
-Result<std::string> ReadToken(const std::string& token_file);
-
-// Without a token only this machine may come.
-Status CheckExposure(const std::string& listen, const std::string& token);
-
 // Tells who started this process where it listens; -1: nobody asked.
 Status ReportReady(int fd, const std::string& address);
 

@@ -9,6 +9,7 @@
 
 #include "base/constants.h"
 #include "cli/command.h"
+#include "cli/security.h"
 #include "cli/surroundings.h"
 
 namespace penstock::cli {
@@ -42,11 +43,11 @@ TEST(Values, SizesAreWrittenForPeople) {
 }
 
 TEST(Values, WithoutATokenOnlyThisMachineMayCome) {
-  for (const char* here : {"127.0.0.1:5050", "localhost:0", "[::1]:0", "unix:/tmp/a.sock"}) EXPECT_TRUE(CheckExposure(here, "").ok()) << here;
-  const Status refused = CheckExposure("0.0.0.0:5050", "");
+  for (const char* here : {"127.0.0.1:5050", "localhost:0", "[::1]:0", "unix:/tmp/a.sock"}) EXPECT_TRUE(CheckExposure(here, {}).ok()) << here;
+  const Status refused = CheckExposure("0.0.0.0:5050", {});
   EXPECT_EQ(refused.code(), Code::kInvalid);
   EXPECT_THAT(refused.message(), HasSubstr("--token-file"));
-  EXPECT_TRUE(CheckExposure("0.0.0.0:5050", "secret").ok());
+  EXPECT_TRUE(CheckExposure("0.0.0.0:5050", {.token = "secret"}).ok());
 }
 
 TEST(Values, TheServiceIsTheFlagThenTheVariableThenAnError) {

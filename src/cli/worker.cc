@@ -7,10 +7,12 @@
 #include "cli/children.h"
 #include "cli/command.h"
 #include "cli/health.h"
+#include "cli/security.h"
 #include "cli/signals.h"
 #include "cli/surroundings.h"
 #include "cli/values.h"
 #include "cluster/placement.h"
+#include "storage/permit.h"
 #include "worker/server.h"
 #include "worker/usage.h"
 
@@ -42,9 +44,8 @@ class Worker final : public Command {
     flags.Bytes("--memory", &options_.memory,
                 "Budget for blocks and operators' state, like 4GiB; default PENSTOCK_MEMORY, else 0.6 of what there is");
     flags.Number("--cpus", &options_.cpus, "Threads that read; default one a core");
-    flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
-    flags.Switch("--without-token", &open_to_all_,
-                 "Serve other machines though nothing is asked of them; only where the network keeps strangers out");
+    security_.DeclareServing(flags);
+    flags.Texts("--allow-path", &allow_paths_, "Read only files below this directory; may be repeated; default all that this user can read");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over the socket even to consumers on this host");
     flags.Switch("--allow-code", &options_.allow_code,
                  "Run code that datasets carry (Python functions, torch datasets, tf.data graphs), in executors");
@@ -96,17 +97,19 @@ class Worker final : public Command {
     PENSTOCK_ASSIGN(cluster::Placement placement, cluster::PlaceServer(report, options_.listen));
     options_.listen = std::move(placement.listen);
     options_.advertise = std::move(placement.advertise);
-    PENSTOCK_ASSIGN(options_.token, ReadToken(token_file_));
-    if (!open_to_all_) PENSTOCK_TRY(CheckExposure(options_.listen, options_.token));
+    PENSTOCK_ASSIGN(Credentials credentials, security_.ReadToServe(options_.listen));
+    options_.token = std::move(credentials.token);
+    options_.tls = std::move(credentials.tls);
     PENSTOCK_ASSIGN(options_.memory, MemoryBudget(options_.memory));
+    PENSTOCK_TRY(PermitOnly(allow_paths_));
     options_.shm = !no_shm_;
     return {};
   }
 
   worker::WorkerServer::Options options_{.dispatcher = {}, .listen = {}, .advertise = {}, .token = {}};
-  std::string token_file_;
-  bool open_to_all_ = false;
+  SecurityFlags security_;
   std::string http_;
+  std::vector<std::string> allow_paths_;
   bool no_shm_ = false;
   int ready_fd_ = -1;
   int parent_ = -1;

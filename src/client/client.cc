@@ -12,6 +12,7 @@
 #include "plan/position.h"
 #include "wire/dispatcher_link.h"
 #include "wire/same_host.h"
+#include "wire/tls.h"
 
 namespace penstock {
 namespace {
@@ -38,7 +39,8 @@ Result<std::string> ServiceAddress(const std::string& service) {
 // A link for what is not of one reader: register, look up. Readers have sessions of their own, since unasked replies carry no name.
 class RemoteClient final : public Client {
  public:
-  RemoteClient(ConnectOptions options, std::string address) : hub_(Hub::Get()), options_(std::move(options)), address_(std::move(address)) {}
+  RemoteClient(ConnectOptions options, std::string address, std::shared_ptr<const Tls> tls)
+      : hub_(Hub::Get()), options_(std::move(options)), address_(std::move(address)), tls_(std::move(tls)) {}
 
   ~RemoteClient() override {
     if (hub_.stamp() != CurrentStamp()) {
@@ -59,6 +61,7 @@ class RemoteClient final : public Client {
     handler.said = [](RequestId, const Message&) {};
     ConnectParams params;
     params.token = options_.token;
+    params.tls = tls_;
     params.role = "consumer";
     params.shared_memory = false;
     std::future<Status> outcome = first->promise.get_future();
@@ -130,7 +133,7 @@ class RemoteClient final : public Client {
     join.on_restart = options.on_restart;
     join.on_death = options.on_death;
     PENSTOCK_ASSIGN(std::string rows, RowsFingerprint(plan));
-    return JoinJob({address_, options_, identity_, std::move(join), std::move(options), SerializePlan(plan), std::move(rows)});
+    return JoinJob({address_, options_, tls_, identity_, std::move(join), std::move(options), SerializePlan(plan), std::move(rows)});
   }
 
   struct FirstHello {
@@ -186,6 +189,7 @@ class RemoteClient final : public Client {
   Hub& hub_;
   const ConnectOptions options_;
   const std::string address_;
+  const std::shared_ptr<const Tls> tls_;
   const std::shared_ptr<ServiceIdentity> identity_ = std::make_shared<ServiceIdentity>();
   std::shared_ptr<DispatcherLink> link_;
 };
@@ -194,7 +198,12 @@ class RemoteClient final : public Client {
 
 Result<std::shared_ptr<Client>> Client::Connect(ConnectOptions options) {
   PENSTOCK_ASSIGN(std::string address, ServiceAddress(options.service));
-  auto client = std::make_shared<RemoteClient>(std::move(options), std::move(address));
+  const TlsFiles files{.ca = options.tls_ca, .cert = options.tls_cert, .key = options.tls_key};
+  std::shared_ptr<const Tls> tls;
+  if (!files.empty()) {
+    PENSTOCK_ASSIGN(tls, Tls::Load(files));
+  }
+  auto client = std::make_shared<RemoteClient>(std::move(options), std::move(address), std::move(tls));
   PENSTOCK_TRY(client->Start());
   return std::shared_ptr<Client>(std::move(client));
 }

@@ -12,6 +12,7 @@ namespace penstock {
 struct ReaderParams {
   std::string address;  // of the dispatcher
   ConnectOptions connect;
+  std::shared_ptr<const Tls> tls;  // null: plain
   std::shared_ptr<ServiceIdentity> identity;
   msg::Join join;
   ReadOptions read;

@@ -97,6 +97,7 @@ void ReaderIo::Connect() {
   handler.said = [=](RequestId, Message message) { when_alive([&](ReaderIo& io) { io.OnDispatcher(std::move(message)); }); };
   ConnectParams connect;
   connect.token = params_.connect.token;
+  connect.tls = params_.tls;
   connect.role = "consumer";
   connect.shared_memory = false;
   timer_ = std::make_unique<Timer>(hub_.io());
@@ -212,7 +213,7 @@ void ReaderIo::Perform(ClientAction action) {
   if (auto* send = std::get_if<action::SendDispatcher>(&action)) return SendDispatcher(std::move(send->message));
   if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) return copied_.push_back(ShrinkTail(*shrink));
   if (auto* connect = std::get_if<action::ConnectWorker>(&action)) {
-    return hub_.workers().Attach({connect->worker, params_.connect.token, params_.connect.shared_memory}, shared_from_this());
+    return hub_.workers().Attach({connect->worker, {params_.connect.token, params_.tls}, params_.connect.shared_memory}, shared_from_this());
   }
   if (auto* close = std::get_if<action::CloseWorker>(&action)) return hub_.workers().Detach(KeyOf(close->worker), *this);
   if (auto* send = std::get_if<action::SendWorker>(&action)) {

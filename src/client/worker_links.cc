@@ -81,7 +81,8 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
  private:
   void ConnectTo(const std::string& address, bool over_unix) {
     ConnectParams params;
-    params.token = target_.token;
+    params.token = target_.credentials.token;
+    params.tls = target_.credentials.tls;
     params.role = "consumer";
     params.shared_memory = over_unix;
     Connect(links_.io_, address, std::move(params), *this, [self = shared_from_this(), over_unix](Result<std::shared_ptr<Session>> outcome) {

@@ -10,6 +10,7 @@
 #include "penstock/status.h"
 #include "wire/io_thread.h"
 #include "wire/messages.h"
+#include "wire/net.h"
 #include "wire/session.h"
 
 namespace penstock {
@@ -30,7 +31,7 @@ class LinkUser {
 // Whom to connect to, and how. A worker's id is its incarnation's own, so it names cluster and token, too.
 struct LinkTarget {
   msg::WorkerInfo worker;
-  std::string token;
+  Credentials credentials;
   bool shared_memory = true;
 };
 struct LinkKey {

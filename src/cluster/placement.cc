@@ -1,6 +1,8 @@
 #include "cluster/placement.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +13,23 @@ namespace {
 
 constexpr const char* kEverywhere = "0.0.0.0";
 constexpr const char* kHere = "127.0.0.1";
+
+using Found = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Found Resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (host.empty() || getaddrinfo(host.c_str(), "0", &hints, &found) != 0) found = nullptr;
+  return {found, freeaddrinfo};
+}
+
+bool LeadsBack(const addrinfo& address) {
+  if (address.ai_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == 127;
+  }
+  return address.ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
+}
 
 bool CanBind(const addrinfo& address) {
   const int fd = socket(address.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -36,16 +55,19 @@ bool IsElsewhere(const Answer<Service>& service, const IsLocal& is_local) {
 
 }  // namespace
 
-bool IsLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+bool IsLoopback(const std::string& host) {
+  if (host == "localhost" || host == "::1" || host.starts_with("127.")) return true;
+  const auto found = Resolve(host);
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+    if (!LeadsBack(*at)) return false;
+  }
+  return found != nullptr;
+}
 
 bool IsLocalHost(const std::string& host) {
   if (IsLoopback(host)) return true;
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), "0", &hints, &found) != 0) return false;
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
-  return CanBind(*found);
+  const auto found = Resolve(host);
+  return found != nullptr && CanBind(*found);
 }
 
 Result<Placement> PlaceServer(const Report& report, const std::string& listen, const IsLocal& is_local) {

@@ -24,7 +24,7 @@ bool IsLocalHost(const std::string& host);
 // `listen` is the flag, "" where it was not given; it wins. Invalid where an answer that is needed is malformed.
 Result<Placement> PlaceServer(const Report& report, const std::string& listen, const IsLocal& is_local = IsLocalHost);
 
-// The limit of a peer's trust: true for addresses that only this machine can reach.
+// True for addresses, and names of addresses, that only this machine can reach.
 bool IsLoopback(const std::string& host);
 
 }  // namespace penstock::cluster

@@ -28,6 +28,12 @@ void DispatcherCore::On(TimePoint now, const Event& event, Actions& out) { impl_
 Snapshot DispatcherCore::TakeSnapshot() const { return impl_->TakeSnapshot(); }
 const CoreCounts& DispatcherCore::counts() const { return impl_->counts(); }
 bool DispatcherCore::Quiet() const { return impl_->Quiet(); }
+std::string DispatcherCore::JobName(JobId job) const { return impl_->JobName(job); }
+
+std::string DispatcherCore::Impl::JobName(JobId job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? std::string() : found->second.name;
+}
 
 bool DispatcherCore::Impl::Quiet() const {
   if (!listings_.empty() || !joins_.empty() || (jobs_.empty() && tombstones_.empty())) return false;

@@ -104,6 +104,8 @@ class DispatcherCore {
 
   const CoreCounts& counts() const;
 
+  std::string JobName(JobId job) const;  // "" where there is no such job
+
   // There were jobs, and nobody reads one or waits for one now: what --exit-when-done waits for.
   bool Quiet() const;
 

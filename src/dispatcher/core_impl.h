@@ -24,6 +24,7 @@ class DispatcherCore::Impl {
   Snapshot TakeSnapshot() const;
   const CoreCounts& counts() const { return counts_; }
   bool Quiet() const;
+  std::string JobName(JobId job) const;
 
  private:
   struct PendingJoin {

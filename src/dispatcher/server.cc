@@ -14,6 +14,7 @@
 #include "penstock/plan.h"
 #include "plan/difference.h"
 #include "plan/position.h"
+#include "wire/codec.h"
 #include "wire/io_thread.h"
 
 namespace penstock::dispatcher {
@@ -61,6 +62,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   void Flush();
   void Say(Tick::Words words);
   void AskWorker(const Ask& ask);
+  Status Permit(const Session& session, const Message& message) const;
   void WatchDone();
   void End(Status why, const Status& told);
 
@@ -109,6 +111,7 @@ Status DispatcherServer::Impl::Open() {
   ListenParams params;
   params.address = options_.listen;
   params.token = options_.token;
+  params.tls = options_.tls;
   params.cluster = store_->cluster();
   params.term = store_->term();
   params.pace = options_.pace;
@@ -122,6 +125,11 @@ Status DispatcherServer::Impl::Open() {
 }
 
 void DispatcherServer::Impl::OnMessage(Session& session, StreamId, RequestId request, Message message) {
+  if (Status refused = Permit(session, message); !refused.ok()) {
+    LogWarn("request.refused", {{"peer", session.peer()}, {"request", MessageName(message)}, {"why", refused.message()}});
+    if (request != RequestId{}) session.Reply(request, msg::Failed{std::move(refused)});
+    return;
+  }
   Feed(PeerMessage{session.id(), request, std::move(message)});
 }
 
@@ -130,6 +138,27 @@ void DispatcherServer::Impl::OnClosed(Session& session, const Status& why) {
   const SessionId id = session.id();
   sessions_.erase(id);
   Feed(SessionClosed{id});
+}
+
+// A token for one job reads this job and nothing else: not the status, not other jobs, not what workers are told.
+Status DispatcherServer::Impl::Permit(const Session& session, const Message& message) const {
+  const std::string& only = session.only_job();
+  if (only.empty()) return {};
+  const bool allowed = std::visit(
+      [&](const auto& m) {
+        using M = std::decay_t<decltype(m)>;
+        if constexpr (std::is_same_v<M, msg::Register> || std::is_same_v<M, msg::GetDataset>) return true;
+        if constexpr (requires { m.job_name; }) return std::string_view(m.job_name) == only;
+        if constexpr (requires { core_.JobName(m.job); }) {
+          const std::string name = core_.JobName(m.job);
+          return name.empty() || name == only;  // that there is no such job is the core's to say
+        }
+        return false;
+      },
+      message);
+  if (allowed) return {};
+  return Status(Code::kPermission,
+                "the token is for job '" + only + "' alone: use the service's own, or one that `penstock token create` made for this");
 }
 
 // After a failed commit the core knows what the store does not: nothing that rests on it may be stored or answered.

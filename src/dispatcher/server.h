@@ -18,8 +18,9 @@ namespace penstock::dispatcher {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:0";
-  std::string state_dir{};  // "": state lives as long as the process
-  std::string token{};      // "": anybody may come
+  std::string state_dir{};           // "": state lives as long as the process
+  std::string token{};               // "": anybody may come
+  std::shared_ptr<const Tls> tls{};  // null: plain
   // Checks a plan beyond its structure and fingerprint (engine/pipeline.h CheckPlan). Empty: structure only.
   std::function<Status(std::string_view plan)> check_plan{};
   // Without a worker for so long a join is answered with Unavailable. How long to ask again is the consumer's own deadline, and so it knows why.

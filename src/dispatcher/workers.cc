@@ -57,7 +57,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
                       .manifest = job.inputs.manifest,
                       .seed = job.seed,
                       .mode = job.mode,
-                      .generation = job.generation});
+                      .generation = job.generation,
+                      .name = job.name});
 }
 
 void DispatcherCore::Impl::AddReplicas(WorkerId worker) {

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "storage/permit.h"
+
 namespace penstock {
 namespace {
 
@@ -69,8 +71,10 @@ Result<std::string> LocalPath(std::string_view uri) {
 
 Result<InputFile> StatFile(std::string_view uri) {
   PENSTOCK_ASSIGN(const std::string path, LocalPath(uri));
+  PENSTOCK_TRY(CheckPermittedName(path));
   struct stat stat {};
   if (::stat(path.c_str(), &stat) != 0) return FileError(errno, "cannot find", path);
+  PENSTOCK_TRY(CheckPermitted(path));
   return InfoOf(stat, path);
 }
 
@@ -79,6 +83,7 @@ Result<std::vector<InputFile>> ListFiles(std::span<const std::string> patterns) 
   std::vector<std::string> paths;
   for (const std::string& pattern : patterns) {
     PENSTOCK_ASSIGN(const std::string path, LocalPath(pattern));
+    PENSTOCK_TRY(CheckPermittedName(path));
     struct stat stat {};
     // A file whose name has brackets in it is itself, not a pattern.
     if (!IsGlob(path) || ::stat(path.c_str(), &stat) == 0) {
@@ -101,9 +106,11 @@ Result<std::vector<InputFile>> ListFiles(std::span<const std::string> patterns) 
 
 Result<std::shared_ptr<const File>> File::Open(std::string_view uri) {
   PENSTOCK_ASSIGN(const std::string path, LocalPath(uri));
+  PENSTOCK_TRY(CheckPermittedName(path));
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not hold us up
   if (descriptor < 0) return FileError(errno, "cannot open", path);
   std::shared_ptr<File> file(new File(descriptor, InputFile()));
+  PENSTOCK_TRY(CheckPermitted(descriptor, path));
   struct stat stat {};
   if (::fstat(descriptor, &stat) != 0) return FileError(errno, "cannot stat", path);
   PENSTOCK_ASSIGN(file->info_, InfoOf(stat, path));

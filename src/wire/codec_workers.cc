@@ -82,10 +82,11 @@ Offset<fb::JobReply> PutBody(Builder& b, const msg::JobReply& m) {
   const auto dataset = b.CreateString(m.dataset);
   const auto plan = PutBlob(b, m.plan);
   const auto manifest = PutBlob(b, m.manifest);
-  return fb::CreateJobReply(b, Raw(m.job), dataset, plan, manifest, m.seed, static_cast<fb::Mode>(m.mode), Raw(m.generation));
+  const auto name = b.CreateString(m.name);
+  return fb::CreateJobReply(b, Raw(m.job), dataset, plan, manifest, m.seed, static_cast<fb::Mode>(m.mode), Raw(m.generation), name);
 }
 Status TakeBody(const fb::JobReply& in, msg::JobReply& out) {
-  out = {JobId{in.job()}, Text(in.dataset()), Blob(in.plan()), Blob(in.manifest()), in.seed(), {}, Generation{in.generation()}};
+  out = {JobId{in.job()}, Text(in.dataset()), Blob(in.plan()), Blob(in.manifest()), in.seed(), {}, Generation{in.generation()}, Text(in.name())};
   return Take(in.mode(), out.mode);
 }
 

@@ -13,6 +13,7 @@
 #include "wire/hello.h"
 #include "wire/net.h"
 #include "wire/session_impl.h"
+#include "wire/tls.h"
 
 namespace penstock {
 namespace {
@@ -37,7 +38,13 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
     const auto address = ParseAddress(address_);
     if (!address.ok()) return Fail(address.status());
     if (const auto* local = std::get_if<UnixAddress>(&*address)) return ConnectUnix(*local);
-    Resolve(std::get<TcpAddress>(*address));
+    const auto& tcp = std::get<TcpAddress>(*address);
+    host_ = tcp.host;
+    if (params_.tls != nullptr && !params_.tls->can_check()) {
+      return Fail(Status(Code::kInvalid,
+                         "nothing says which authority " + address_ + " must have its certificate from: give --tls-ca, or set PENSTOCK_TLS_CA"));
+    }
+    Resolve(tcp);
   }
 
  private:
@@ -107,8 +114,9 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
   }
 
   void SayHello(Fd fd, bool shared_memory) {
-    const bool crc = !IsLocalPeer(fd.get());
-    parts_->pipe = std::make_shared<FramePipe>(io_, std::move(fd), crc);
+    const bool tls = params_.tls != nullptr && !PeerUid(fd.get()).has_value();
+    const bool crc = !tls && !IsLocalPeer(fd.get());
+    parts_->pipe = std::make_shared<FramePipe>(io_, std::move(fd), crc, tls ? params_.tls->Client(host_) : PlainStream());
     parts_->pipe->Queue({{.type = FrameType::kControl}, EncodeMessage(MakeHello(params_, shared_memory)), {}, nullptr});
     parts_->pipe->Start(*this);
   }
@@ -173,6 +181,7 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
 
   IoThread& io_;
   const std::string address_;
+  std::string host_;  // of a TCP address: what a certificate is checked for
   const ConnectParams params_;
   SessionHandler& handler_;
   const Connected done_;

@@ -11,20 +11,17 @@ namespace penstock {
 namespace {
 
 constexpr size_t kStaging = 64 * kKiB;
-constexpr size_t kReadPiece = 128 * kKiB;  // larger reads evict what the caches hold
-constexpr size_t kTurn = 1 * kMiB;         // then others get their turn
-constexpr size_t kMaxPieces = 64;          // of one writev
+constexpr size_t kFirstStaging = 4 * kKiB;  // enough for pings and beats: thousands of idle sessions are cheap
+constexpr size_t kReadPiece = 128 * kKiB;   // larger reads evict what the caches hold
+constexpr size_t kTurn = 1 * kMiB;          // then others get their turn
+constexpr size_t kMaxPieces = 64;           // of one writev
 constexpr size_t kMaxWaitingDescriptors = 64;
 constexpr auto kFarewell = 1s;
 
-Status Broken(int error) {
-  return Status(Code::kUnavailable, error == EPIPE ? "the connection was closed by the peer" : "the connection broke: " + ErrorText(error));
-}
-
 }  // namespace
 
-FramePipe::FramePipe(IoThread& io, Fd fd, bool payload_crc)
-    : io_(io), socket_(io.context(), fd.release()), farewell_(io), payload_crc_(payload_crc), staging_(kStaging) {
+FramePipe::FramePipe(IoThread& io, Fd fd, bool payload_crc, std::unique_ptr<ByteStream> stream)
+    : io_(io), socket_(io.context(), fd.release()), stream_(std::move(stream)), farewell_(io), payload_crc_(payload_crc), staging_(kFirstStaging) {
   mark_.emplace(socket_.native_handle());
   io_.Add(*this);
 }
@@ -34,7 +31,7 @@ FramePipe::~FramePipe() {
 }
 
 void FramePipe::OnIoStop() {
-  while (open_ && !queue_.empty() && WriteOnce()) {
+  while (open_ && shaken_ && !queue_.empty() && WriteOnce()) {
   }
   Shut();
 }
@@ -60,7 +57,22 @@ void FramePipe::Break(const Status& why) {
 
 void FramePipe::Start(Owner& owner) {
   owner_ = &owner;
-  WaitToRead();
+  Shake();
+}
+
+void FramePipe::Shake() {
+  if (!open_ || owner_ == nullptr) return;
+  const auto step = stream_->Shake(socket_.native_handle());
+  if (!step.ok()) return Break(step.status());
+  if (*step == ByteStream::Step::kDone) {
+    shaken_ = true;
+    Flush();
+    return WaitToRead();
+  }
+  const auto ready = *step == ByteStream::Step::kWantsRead ? asio::posix::stream_descriptor::wait_read : asio::posix::stream_descriptor::wait_write;
+  socket_.async_wait(ready, [self = shared_from_this()](std::error_code error) {
+    if (!error) self->Shake();
+  });
 }
 
 void FramePipe::HandOver(Owner& owner) {
@@ -71,6 +83,12 @@ void FramePipe::HandOver(Owner& owner) {
 void FramePipe::WaitToRead() {
   if (!open_ || waiting_to_read_) return;
   waiting_to_read_ = true;
+  if (!leaving_ && stream_->holds_bytes()) {  // the socket would not wake us for them
+    return asio::post(io_.context(), [self = shared_from_this()] {
+      self->waiting_to_read_ = false;
+      if (self->open_) self->ReadTurn();
+    });
+  }
   socket_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](std::error_code error) {
     self->waiting_to_read_ = false;
     if (!error && self->open_) self->ReadTurn();
@@ -97,20 +115,22 @@ bool FramePipe::ReadOnce(size_t& budget) {
   }
   into[pieces++] = {staging_.data() + end_, staging_.size() - end_};
   std::vector<Fd> descriptors;
-  const Moved moved = ReadSome(socket_.native_handle(), std::span(into).first(pieces), descriptors);
+  const Moved moved = stream_->Read(socket_.native_handle(), std::span(into).first(pieces), descriptors);
   for (Fd& fd : descriptors) descriptors_.push_back(std::move(fd));
   if (moved.error == 0 && moved.bytes == 0) {
     WaitToRead();
     return false;
   }
   heard_ = true;
-  Status status = moved.error != 0 ? Broken(moved.error) : Status();
+  Status status = moved.error != 0 ? stream_->Explain(moved.error) : Status();
   if (descriptors_.size() > kMaxWaitingDescriptors) status = Status(Code::kData, "descriptors that no frame announced");
   if (status.ok()) {
     const size_t into_payload = std::min(moved.bytes, direct);
     end_ += moved.bytes - into_payload;
     payload_got_ += into_payload;
+    const bool full = end_ == staging_.size();
     status = Parse();
+    if (full && staging_.size() < kStaging) staging_.resize(kStaging);
   }
   if (!status.ok()) Break(status);
   budget -= std::min(budget, moved.bytes);
@@ -182,6 +202,7 @@ void FramePipe::SkipPayload(uint32_t stream) {
 
 Status FramePipe::Deliver() {
   wants_ = Wants::kHeader;
+  same_body_ = false;
   return owner_->OnFrame(header_, body_, std::move(payload_));
 }
 
@@ -207,6 +228,7 @@ void FramePipe::Queue(OutFrame frame) {
     frame.header.payload_crc = Crc32c(frame.payload.bytes());
   }
   unsent_ += kFrameHeaderBytes + frame.body.size() + frame.payload.size();
+  if (frame.payload.size() == 0) unsent_control_ += kFrameHeaderBytes + frame.body.size();
   const FrameHeaderBytes head = EncodeFrameHeader(frame.header);
   queue_.push_back({head, std::move(frame)});
   if (flush_due_ || waiting_to_write_) return;
@@ -218,13 +240,13 @@ void FramePipe::Queue(OutFrame frame) {
 }
 
 void FramePipe::Flush() {
-  for (size_t budget = 4 * kTurn; open_ && !queue_.empty();) {
+  for (size_t budget = 4 * kTurn; open_ && shaken_ && !queue_.empty();) {
     const uint64_t before = unsent_;
     if (!WriteOnce()) break;
     if (budget <= before - unsent_) break;
     budget -= before - unsent_;
   }
-  if (!open_) return;
+  if (!open_ || !shaken_) return;
   if (!queue_.empty()) {
     WaitToWrite();
   } else if (leaving_) {
@@ -248,19 +270,19 @@ bool FramePipe::WriteOnce() {
       if (skipped < part.size()) pieces[count++] = {const_cast<std::byte*>(part.data()) + skipped, part.size() - skipped};
     }
   }
-  const Moved moved = WriteSome(socket_.native_handle(), std::span(pieces).first(count), beside);
+  const Moved moved = stream_->Write(socket_.native_handle(), std::span(pieces).first(count), beside);
   if (moved.error != 0) {
     if (leaving_) {
       Shut();
     } else {
       // The read side may still hold the peer's reason; if it has none, it sees the same break.
       queue_.clear();
-      unsent_ = 0;
+      unsent_ = unsent_control_ = 0;
       front_written_ = 0;
       asio::post(io_.context(), [self = shared_from_this(), error = moved.error] {
         if (self->owner_ == nullptr) return;
         self->ReadTurn();
-        self->Break(Broken(error));
+        self->Break(self->stream_->Explain(error));
       });
     }
     return false;
@@ -278,6 +300,7 @@ void FramePipe::Advance(size_t bytes) {
     const size_t whole = kFrameHeaderBytes + front.body.size() + front.payload.size();
     if (bytes < whole) break;
     bytes -= whole;
+    if (front.payload.size() == 0) unsent_control_ -= whole;
     queue_.pop_front();
   }
   front_written_ = bytes;
@@ -297,14 +320,16 @@ void FramePipe::WaitToWrite() {
 void FramePipe::Farewell(OutFrame last) {
   owner_ = nullptr;
   if (!open_ || leaving_) return;
-  Queue(std::move(last));
+  if (shaken_) Queue(std::move(last));
   leaving_ = true;
   payload_.Reset();
   farewell_.After(kFarewell, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Shut();
   });
   WaitToRead();
-  Flush();
+  if (shaken_) return Flush();
+  queue_.clear();
+  AfterFlush();  // a refused handshake has said why in an alert
 }
 
 // All was said. What the peer still says is read and thrown away until it hangs up: closing with unread bytes would reset the connection, and

@@ -19,6 +19,7 @@
 #include "wire/io_thread.h"
 #include "wire/segments.h"
 #include "wire/socket.h"
+#include "wire/stream.h"
 
 namespace penstock {
 
@@ -42,7 +43,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
     virtual void OnBroken(const Status& why) = 0;
   };
 
-  FramePipe(IoThread& io, Fd fd, bool payload_crc);
+  FramePipe(IoThread& io, Fd fd, bool payload_crc, std::unique_ptr<ByteStream> stream = PlainStream());
   ~FramePipe() override;
 
   void Start(Owner& owner);  // begins to read, with the caps that hold before hello
@@ -53,11 +54,15 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   uint64_t unsent_bytes() const { return unsent_; }
   // The rest of a payload of this stream that is half here is read over, and its memory let go of.
   void SkipPayload(uint32_t stream);
+  uint64_t unsent_control() const { return unsent_control_; }  // of it, what is no block
+  bool secure() const { return stream_->secure(); }            // under TLS; known once a frame came
   // The next descriptor that came beside the frames so far.
   Fd TakeDescriptor();
   // True once for each stretch in which something was read (written): how a session knows silence.
   bool TakeHeard() { return std::exchange(heard_, false); }
   bool TakeSpoke() { return std::exchange(spoke_, false); }
+  // True where the message that comes in now was coming in when last asked: how a session knows one that drips.
+  bool TakeSameBody() { return std::exchange(same_body_, wants_ == Wants::kBody); }
 
   // Leaves its owner. Sends what is queued and `last`, for a moment: a peer that is told why it is closed should also get to read it.
   void Farewell(OutFrame last);
@@ -73,6 +78,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
     std::array<std::span<const std::byte>, 3> parts() const;
   };
 
+  void Shake();
   void WaitToRead();
   void ReadTurn();
   bool ReadOnce(size_t& budget);
@@ -94,6 +100,8 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   IoThread& io_;
   asio::posix::stream_descriptor socket_;
   std::optional<ForkMark> mark_;
+  const std::unique_ptr<ByteStream> stream_;
+  bool shaken_ = false;  // the stream is set up: frames may come and go
   Timer farewell_;
   Owner* owner_ = nullptr;
   const bool payload_crc_;
@@ -114,11 +122,13 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   std::deque<Fd> descriptors_;
   bool waiting_to_read_ = false;
   bool heard_ = false;
+  bool same_body_ = false;
 
   // Writing.
   std::deque<Outgoing> queue_;
   size_t front_written_ = 0;
   uint64_t unsent_ = 0;
+  uint64_t unsent_control_ = 0;
   bool flush_due_ = false;
   bool waiting_to_write_ = false;
   bool spoke_ = false;

@@ -1,11 +1,10 @@
 #include "wire/hello.h"
 
-#include <openssl/crypto.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 
-#include "base/sha256.h"
 #include "wire/same_host.h"
 
 namespace penstock {
@@ -15,25 +14,20 @@ std::string Versions(uint16_t min, uint16_t max) {
   return min == max ? "version " + std::to_string(min) : "versions " + std::to_string(min) + " to " + std::to_string(max);
 }
 
-Status CheckHello(const ListenParams& params, const msg::Hello& hello) {
+Result<TokenClaims> CheckHello(const ListenParams& params, const msg::Hello& hello, bool lacks_tls) {
+  if (lacks_tls) {
+    return Status(Code::kPermission,
+                  "the service speaks TLS and this program does not: let PENSTOCK_TLS_CA name the PEM file of the service's authority");
+  }
   if (std::max(params.min_version, hello.min_version) > std::min(params.max_version, hello.max_version)) {
     return Status(Code::kMismatch, "the service speaks " + Versions(params.min_version, params.max_version) + " of the protocol and this program " +
                                        Versions(hello.min_version, hello.max_version) + ": install the same penstock on both sides");
   }
-  if (!params.token.empty() && !SameToken(params.token, hello.token)) {
-    return Status(Code::kPermission, std::string(hello.token.empty() ? "the service asks for a token and none was given" : "the token is wrong") +
-                                         ": let PENSTOCK_TOKEN_FILE name the file that the service was started with");
-  }
-  return {};
+  if (params.token.empty()) return TokenClaims{};
+  return CheckToken(params.token, hello.token, std::time(nullptr));
 }
 
 }  // namespace
-
-bool SameToken(std::string_view one, std::string_view other) {
-  // Digests have one length, so neither the comparison nor its time says anything about the token's.
-  const std::string a = Sha256Hex(one), b = Sha256Hex(other);
-  return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
 
 msg::Hello MakeHello(const ConnectParams& params, bool shared_memory) {
   const HostIdentity& host = ThisHost();
@@ -49,14 +43,17 @@ msg::Hello MakeHello(const ConnectParams& params, bool shared_memory) {
           .shm = shared_memory};
 }
 
-msg::HelloReply AnswerHello(const ListenParams& params, const msg::Hello& hello, bool may_share) {
-  msg::HelloReply reply{
-      .version = std::min(params.max_version, hello.max_version), .cluster = {}, .term = {}, .shm = false, .error = CheckHello(params, hello)};
-  if (!reply.error.ok()) return reply;
-  reply.cluster = params.cluster;
-  reply.term = params.term;
-  reply.shm = hello.shm && may_share && params.segments != nullptr;
-  return reply;
+HelloAnswer AnswerHello(const ListenParams& params, const msg::Hello& hello, HelloPeer peer) {
+  auto claims = CheckHello(params, hello, peer.lacks_tls);
+  HelloAnswer answer;
+  answer.reply.version = std::min(params.max_version, hello.max_version);
+  answer.reply.error = claims.status();
+  if (!claims.ok()) return answer;
+  answer.claims = std::move(*claims);
+  answer.reply.cluster = params.cluster;
+  answer.reply.term = params.term;
+  answer.reply.shm = hello.shm && peer.may_share && params.segments != nullptr;
+  return answer;
 }
 
 }  // namespace penstock

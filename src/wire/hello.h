@@ -2,18 +2,23 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "penstock/status.h"
 #include "wire/net.h"
 #include "wire/session.h"
+#include "wire/token.h"
 
 namespace penstock {
 
 msg::Hello MakeHello(const ConnectParams& params, bool shared_memory);
-// The reply to a hello; its error says why not. `may_share`: the peer is on this host, with our uid.
-msg::HelloReply AnswerHello(const ListenParams& params, const msg::Hello& hello, bool may_share);
-// The same time for every wrong token.
-bool SameToken(std::string_view one, std::string_view other);
+struct HelloPeer {
+  bool may_share = false;  // it is on this host, with our uid
+  bool lacks_tls = false;  // it speaks in plain where TLS is asked for
+};
+struct HelloAnswer {
+  msg::HelloReply reply;  // its error says why not
+  TokenClaims claims;     // of the token that was shown
+};
+HelloAnswer AnswerHello(const ListenParams& params, const msg::Hello& hello, HelloPeer peer);
 
 }  // namespace penstock

@@ -1,14 +1,17 @@
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <utility>
 
+#include "base/log.h"
 #include "wire/asio.h"
 #include "wire/codec.h"
 #include "wire/frame_pipe.h"
 #include "wire/hello.h"
 #include "wire/net.h"
 #include "wire/session_impl.h"
+#include "wire/tls.h"
 
 namespace penstock {
 namespace {
@@ -21,24 +24,42 @@ struct Service {
   const ListenParams params;
   SessionHandler& handler;
   const Accepted accepted;
+  const std::shared_ptr<PeerBook> peers;
+
+  // TLS is for peers that come over a network; with a token, who shows it needs no certificate.
+  std::unique_ptr<ByteStream> StreamFor(bool local_socket) const {
+    return local_socket || params.tls == nullptr ? PlainStream() : params.tls->Server(params.token.empty());
+  }
 };
+
+// Tells a peer that was not let in, if it can be told at once. (One that speaks TLS cannot: a word in plain would tell it something else.)
+void TurnAway(int fd, const std::string& why) {
+  const std::string body = EncodeMessage(msg::Failed{Status(Code::kBusy, why + ": try again later")});
+  FrameHeader header{.type = FrameType::kGoodbye};
+  header.body_bytes = static_cast<uint32_t>(body.size());
+  const FrameHeaderBytes head = EncodeFrameHeader(header);
+  std::array<iovec, 2> pieces{{{const_cast<std::byte*>(head.data()), head.size()}, {const_cast<char*>(body.data()), body.size()}}};
+  (void)WriteSome(fd, pieces);
+}
 
 // A peer that has not said hello yet. Lives until it has, or its time is over.
 class Newcomer final : public std::enable_shared_from_this<Newcomer>, private FramePipe::Owner, private IoResident {
  public:
-  Newcomer(std::shared_ptr<const Service> service, Fd fd)
+  Newcomer(std::shared_ptr<const Service> service, Fd fd, std::shared_ptr<PeerBook::Place> place)
       : service_(std::move(service)),
+        place_(std::move(place)),
         peer_(PeerText(fd.get())),
         may_share_(PeerUid(fd.get()) == std::optional(geteuid())),
         local_(IsLocalPeer(fd.get())),
-        pipe_(std::make_shared<FramePipe>(service_->io, std::move(fd), !local_)),
+        over_unix_(PeerUid(fd.get()).has_value()),
+        pipe_(std::make_shared<FramePipe>(service_->io, std::move(fd), !local_ && service_->params.tls == nullptr, service_->StreamFor(over_unix_))),
         timer_(std::make_unique<Timer>(service_->io)) {}
 
   void Begin() {
     self_ = shared_from_this();
     service_->io.Add(*this);
-    pipe_->Start(*this);
     timer_->After(service_->params.pace.hello_within, [this] { Refuse(Status(Code::kDeadline, "no hello came in time"), FrameType::kGoodbye); });
+    pipe_->Start(*this);
   }
 
  private:
@@ -49,23 +70,29 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
     PENSTOCK_ASSIGN(Message message, DecodeMessage(body));
     auto* hello = std::get_if<msg::Hello>(&message);
     if (hello == nullptr) return Status(Code::kInvalid, std::string(MessageName(message)) + " came before hello");
-    msg::HelloReply reply = AnswerHello(service_->params, *hello, may_share_);
-    if (!reply.error.ok()) {
-      Refuse(reply.error, FrameType::kControl);
+    const bool lacks_tls = service_->params.tls != nullptr && !over_unix_ && !pipe_->secure();
+    HelloAnswer answer = AnswerHello(service_->params, *hello, {.may_share = may_share_, .lacks_tls = lacks_tls});
+    if (!answer.reply.error.ok()) {
+      LogWarn("hello.refused", {{"peer", peer_}, {"why", answer.reply.error.message()}});
+      Refuse(answer.reply.error, FrameType::kControl);
       return {};
     }
-    pipe_->Queue({{.type = FrameType::kControl}, EncodeMessage(reply), {}, nullptr});
-    Admit(std::move(*hello), std::move(reply));
+    hello->token.clear();  // it was checked, and nothing else has use for it
+    pipe_->Queue({{.type = FrameType::kControl}, EncodeMessage(answer.reply), {}, nullptr});
+    Admit(std::move(*hello), std::move(answer.reply), std::move(answer.claims.job));
     return {};
   }
 
-  void Admit(msg::Hello hello, msg::HelloReply reply) {
+  void Admit(msg::Hello hello, msg::HelloReply reply, std::string only_job) {
+    place_->Admitted();
     SessionFacts facts{.peer = hello.name + " (" + peer_ + ")",
                        .hello = std::move(hello),
                        .reply = {},
                        .pace = service_->params.pace,
                        .lends = nullptr,
-                       .borrows = false};
+                       .borrows = false,
+                       .only_job = std::move(only_job),
+                       .place = place_};
     if (reply.shm) facts.lends = service_->params.segments;
     facts.reply = std::move(reply);
     const auto session = std::make_shared<SessionImpl>(service_->io, pipe_, service_->handler, std::move(facts));
@@ -101,9 +128,11 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
   }
 
   const std::shared_ptr<const Service> service_;
+  const std::shared_ptr<PeerBook::Place> place_;
   const std::string peer_;
   const bool may_share_;
   const bool local_;
+  const bool over_unix_;
   std::shared_ptr<FramePipe> pipe_;
   std::unique_ptr<Timer> timer_;
   std::shared_ptr<Newcomer> self_;
@@ -143,8 +172,14 @@ class Acceptor final : public std::enable_shared_from_this<Acceptor>, private Io
       }
       if (peer.error == EAGAIN) return Wait();
       if (peer.error != 0) continue;  // a peer that hung up while it waited
+      std::string why;
+      auto place = service_->peers->Enter(PeerHost(peer.fd.get()), Clock::System().Now(), why);
+      if (place == nullptr) {
+        if (service_->params.tls == nullptr) TurnAway(peer.fd.get(), why);
+        continue;
+      }
       SetNoDelay(peer.fd.get());
-      std::make_shared<Newcomer>(service_, std::move(peer.fd))->Begin();
+      std::make_shared<Newcomer>(service_, std::move(peer.fd), std::move(place))->Begin();
     }
   }
 
@@ -176,7 +211,8 @@ class ListenerImpl final : public Listener {
 Result<std::unique_ptr<Listener>> Listen(IoThread& io, ListenParams params, SessionHandler& handler, Accepted accepted) {
   PENSTOCK_ASSIGN(const Address address, ParseAddress(params.address));
   PENSTOCK_ASSIGN(Bound bound, ListenOn(address));
-  const std::shared_ptr<const Service> service(new Service{io, std::move(params), handler, std::move(accepted)});
+  const auto peers = std::make_shared<PeerBook>(params.limits);
+  const std::shared_ptr<const Service> service(new Service{io, std::move(params), handler, std::move(accepted), peers});
   auto acceptor = std::make_shared<Acceptor>(service, std::move(bound.fd));
   io.Post([acceptor] { acceptor->Begin(); });
   return std::unique_ptr<Listener>(std::make_unique<ListenerImpl>(io, std::move(bound.address), std::move(acceptor)));

@@ -65,7 +65,7 @@ inline std::vector<Message> SampleMessages() {
       msg::ListInputs{JobId{1}, blob, 2},
       msg::Inputs{JobId{1}, blob, "hash", layout},
       msg::GetJob{JobId{1}},
-      msg::JobReply{JobId{1}, "dataset", blob, blob, 2, Mode::kStrict, Generation{3}},
+      msg::JobReply{JobId{1}, "dataset", blob, blob, 2, Mode::kStrict, Generation{3}, "name"},
       msg::Open{JobId{1}, Generation{2}, range, Fence{3}, ConsumerId{4}, 5, true, true},
       msg::Credit{1, {2, 3}, true, {4}},
       msg::CloseLane{},

@@ -302,6 +302,7 @@ struct JobReply {
   uint64_t seed = 0;
   Mode mode = Mode::kShared;
   Generation generation{};
+  std::string name{};
   friend bool operator==(const JobReply&, const JobReply&) = default;
 };
 

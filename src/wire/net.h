@@ -13,11 +13,19 @@
 #include "penstock/ids.h"
 #include "penstock/status.h"
 #include "wire/io_thread.h"
+#include "wire/peer_limits.h"
 #include "wire/session.h"
 
 namespace penstock {
 
 class SegmentTable;
+class Tls;
+
+// What a process shows to those it connects to, and asks of those who connect to it.
+struct Credentials {
+  std::string token{};               // "": none is shown or asked for
+  std::shared_ptr<const Tls> tls{};  // null: plain
+};
 
 inline constexpr uint16_t kMinVersion = 1;  // of the protocol, that this build speaks
 inline constexpr uint16_t kMaxVersion = 1;
@@ -27,13 +35,15 @@ struct Pace {
   Duration ping_every = kPingEvery;
   Duration silence = kSilence;
   Duration hello_within = kHelloWithin;
+  Duration stalled = kProgressWithin;  // for one message to come in whole, for queued bytes to begin to leave
 };
 
 struct ConnectParams {
   std::string token{};
-  std::string role{};         // "consumer" | "worker" | "cli"
-  std::string name{};         // host:pid, for people; "" for just that
-  bool shared_memory = true;  // over a Unix socket: take blocks as shared memory
+  std::shared_ptr<const Tls> tls{};  // over TCP; null: plain
+  std::string role{};                // "consumer" | "worker" | "cli"
+  std::string name{};                // host:pid, for people; "" for just that
+  bool shared_memory = true;         // over a Unix socket: take blocks as shared memory
   Duration timeout = kHelloWithin;
   Pace pace{};
   uint16_t min_version = kMinVersion;
@@ -51,7 +61,9 @@ Result<std::shared_ptr<Session>> ConnectAndWait(IoThread& io, const std::string&
 
 struct ListenParams {
   std::string address{};
-  std::string token{};    // "": anybody may come
+  std::string token{};               // "": anybody may come; tokens derived from it (token.h) are good, too
+  std::shared_ptr<const Tls> tls{};  // over TCP; null: plain
+  PeerLimits limits{};
   std::string cluster{};  // the dispatcher's, for HelloReply
   Term term{};
   std::shared_ptr<SegmentTable> segments{};  // on a Unix socket: lend blocks to peers of the same uid; null: never

@@ -1,5 +1,6 @@
 #include "wire/session.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -60,7 +61,7 @@ void SessionImpl::Begin() {
 // ---- out
 
 void SessionImpl::Send(StreamId stream, Message message) {
-  if (open()) pipe_->Queue(ControlFrame(stream, message));
+  if (open()) QueueControl(ControlFrame(stream, message));
 }
 
 void SessionImpl::Request(Message message, Duration deadline, Answer answer) {
@@ -78,7 +79,15 @@ void SessionImpl::Request(Message message, Duration deadline, Answer answer) {
 }
 
 void SessionImpl::Reply(RequestId request, Message message) {
-  if (open()) pipe_->Queue(ControlFrame(StreamId{0}, message, static_cast<uint64_t>(request), kIsReply));
+  if (open()) QueueControl(ControlFrame(StreamId{0}, message, static_cast<uint64_t>(request), kIsReply));
+}
+
+// A peer that asks and never reads the answers would fill this process with them. (Blocks are bounded by credit.)
+void SessionImpl::QueueControl(OutFrame frame) {
+  if (pipe_->unsent_control() > kMaxControlBody) {
+    return Close(Status(Code::kBusy, facts_.peer + " does not read what it is sent: " + std::to_string(pipe_->unsent_control()) + " bytes wait"));
+  }
+  pipe_->Queue(std::move(frame));
 }
 
 void SessionImpl::SendBlock(StreamId stream, Extent block, Handover how) {
@@ -157,7 +166,15 @@ void SessionImpl::Tick() {
   if (quiet_ticks_ * facts_.pace.ping_every >= facts_.pace.silence) {
     return End(Status(Code::kUnavailable, facts_.peer + " was silent for " + Milliseconds(facts_.pace.silence)), true);
   }
-  if (!pipe_->TakeSpoke() && pipe_->unsent_bytes() == 0) pipe_->Queue({{.type = FrameType::kPing}, {}, {}, nullptr});
+  const bool spoke = pipe_->TakeSpoke();
+  const bool waits = pipe_->unsent_bytes() > 0;
+  drip_ticks_ = pipe_->TakeSameBody() ? drip_ticks_ + 1 : 0;
+  stuck_ticks_ = waits && !spoke ? stuck_ticks_ + 1 : 0;
+  if (std::max(drip_ticks_, stuck_ticks_) * facts_.pace.ping_every >= facts_.pace.stalled) {
+    const std::string what = drip_ticks_ > stuck_ticks_ ? " has not finished a message within " : " has read nothing of what it was sent for ";
+    return End(Status(Code::kUnavailable, facts_.peer + what + Milliseconds(facts_.pace.stalled)), true);
+  }
+  if (!spoke && !waits) pipe_->Queue({{.type = FrameType::kPing}, {}, {}, nullptr});
   ForgetSegments();
   tick_->After(facts_.pace.ping_every, [this] { Tick(); });
 }

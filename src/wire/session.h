@@ -58,7 +58,8 @@ class Session {
   virtual const msg::Hello& peer_hello() const = 0;        // on the accepting side
   virtual const msg::HelloReply& hello_reply() const = 0;  // on the connecting side
   virtual bool shares_memory() const = 0;
-  virtual const std::string& peer() const = 0;  // address, for logs
+  virtual const std::string& peer() const = 0;      // address, for logs
+  virtual const std::string& only_job() const = 0;  // on the accepting side: the one job that the peer's token is for; "": any
 
   virtual void Send(StreamId stream, Message message) = 0;
   // Calls `answer` exactly once: the reply, Deadline, or why the session closed.

@@ -10,6 +10,7 @@
 #include "wire/frame_pipe.h"
 #include "wire/io_thread.h"
 #include "wire/net.h"
+#include "wire/peer_limits.h"
 #include "wire/segments.h"
 #include "wire/session.h"
 
@@ -23,6 +24,8 @@ struct SessionFacts {
   Pace pace;
   std::shared_ptr<SegmentTable> lends;  // the accepting side, where memory is shared
   bool borrows = false;                 // the connecting side, where memory is shared
+  std::string only_job = {};
+  std::shared_ptr<PeerBook::Place> place = {};  // the accepting side: counts it among its peer's
 };
 
 class SessionImpl final : public Session, public std::enable_shared_from_this<SessionImpl>, private FramePipe::Owner, private IoResident {
@@ -35,6 +38,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   const msg::HelloReply& hello_reply() const override { return facts_.reply; }
   bool shares_memory() const override { return facts_.lends != nullptr || facts_.borrows; }
   const std::string& peer() const override { return facts_.peer; }
+  const std::string& only_job() const override { return facts_.only_job; }
   void Send(StreamId stream, Message message) override;
   void Request(Message message, Duration deadline, Answer answer) override;
   void Reply(RequestId request, Message message) override;
@@ -73,18 +77,21 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   void SendFreed();
   void ForgetSegments();
   void Tick();
+  void QueueControl(OutFrame frame);
   void ArmDeadline();
   void End(const Status& why, bool tell);
   std::shared_ptr<FramePipe> LetGo();
 
   IoThread& io_;
   const SessionId id_;
-  const SessionFacts facts_;
+  SessionFacts facts_;
   SessionHandler& handler_;
   std::shared_ptr<FramePipe> pipe_;    // null once closed
   std::shared_ptr<SessionImpl> self_;  // from Begin to OnClosed
   bool peer_left_ = false;             // it said goodbye: no need to tell it
-  uint32_t quiet_ticks_ = 0;
+  uint32_t quiet_ticks_ = 0;           // in which nothing came
+  uint32_t drip_ticks_ = 0;            // in which one message was not done coming
+  uint32_t stuck_ticks_ = 0;           // in which nothing of what waits went out
   std::unique_ptr<Timer> tick_;
 
   uint64_t last_request_ = 0;

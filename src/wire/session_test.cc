@@ -248,16 +248,19 @@ class RawPeer {
     Say(body);
   }
   void SayHello() { SayFrame({}, EncodeMessage(msg::Hello{.min_version = 1, .max_version = 1})); }
-  // Everything up to the end of the connection.
-  std::string ReadAll() {
+  // Everything up to the end of the connection, saying `drip` after each piece of it.
+  std::string ReadAll(std::string_view drip = {}) {
     std::string all;
     std::array<char, 4096> piece;
-    for (ssize_t got = 0; (got = read(fd_.get(), piece.data(), piece.size())) > 0;) all.append(piece.data(), static_cast<size_t>(got));
+    for (ssize_t got = 0; (got = read(fd_.get(), piece.data(), piece.size())) > 0;) {
+      all.append(piece.data(), static_cast<size_t>(got));
+      (void)send(fd_.get(), drip.data(), drip.size(), MSG_NOSIGNAL);
+    }
     return all;
   }
   // The reason in the last frame.
-  std::string ReadGoodbye() {
-    const std::string all = ReadAll();
+  std::string ReadGoodbye(std::string_view drip = {}) {
+    const std::string all = ReadAll(drip);
     size_t at = 0;
     for (;;) {
       if (all.size() - at < kFrameHeaderBytes) return "no goodbye in " + std::to_string(all.size()) + " bytes";
@@ -346,6 +349,23 @@ TEST_F(SessionTest, APeerThatFallsSilentIsClosed) {
   peer.SayHello();
   EXPECT_THAT(peer.ReadGoodbye(), HasSubstr("was silent for 300 ms"));
   EXPECT_EQ(server_.WaitClosed().code(), Code::kUnavailable);
+}
+
+TEST_F(SessionTest, APeerThatDripsAMessageIsClosed) {
+  Serve({.address = "127.0.0.1:0", .pace = {.ping_every = 20ms, .stalled = 200ms}});
+  RawPeer peer(listener_->address());
+  peer.SayHello();
+  peer.SayFrame({.body_bytes = 100'000}, "the start of a message");
+  EXPECT_THAT(peer.ReadGoodbye("x"), HasSubstr("has not finished a message within 200 ms"));
+}
+
+TEST_F(SessionTest, APeerThatReadsNothingIsClosed) {
+  Serve({.address = "127.0.0.1:0", .pace = {.ping_every = 20ms, .stalled = 200ms}});
+  RawPeer peer(listener_->address());
+  peer.SayHello();
+  server_.WaitFor([this] { return !server_.accepted.empty(); });
+  On(server_io_, [this] { server_.accepted[0]->SendBlock(StreamId{1}, HeapExtents().Allocate(64 * kMiB).value(), Handover::kCopy); });
+  EXPECT_THAT(server_.WaitClosed().message(), HasSubstr("has read nothing of what it was sent for 200 ms"));
 }
 
 TEST_F(SessionTest, APeerThatBreaksOffIsNoticedAtOnce) {

@@ -159,6 +159,15 @@ std::string PeerText(int fd) {
   return peer.ss_family == AF_INET6 ? "[" + std::string(host.data()) + "]:" + port.data() : std::string(host.data()) + ":" + port.data();
 }
 
+std::string PeerHost(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 || peer.ss_family == AF_UNIX) return {};
+  std::array<char, NI_MAXHOST> host{};
+  getnameinfo(reinterpret_cast<sockaddr*>(&peer), length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return host.data();
+}
+
 std::optional<uid_t> PeerUid(int fd) {
   ucred who{};
   socklen_t length = sizeof who;

@@ -55,6 +55,7 @@ int ConnectError(int fd);  // after it became writable
 void SetNoDelay(int fd);               // TCP only; others do not mind
 bool IsLocalPeer(int fd);              // loopback or Unix socket: nothing is damaged on the way
 std::string PeerText(int fd);          // for logs
+std::string PeerHost(int fd);          // the address without its port; "" of a Unix socket
 std::optional<uid_t> PeerUid(int fd);  // of a Unix socket
 
 // Bytes moved; 0: would block. The error otherwise: ECONNRESET and the like; a read's end of file is EPIPE.

@@ -99,7 +99,7 @@ class WorkerServer::Impl {
     const std::string socket = MakeSocketName("worker");
     if (options_.shm) PENSTOCK_TRY(ListenOn(socket, table_));
     PENSTOCK_ASSIGN(address_, AdvertisedAddress(options_.advertise, listeners_.front()->address()));
-    ConnectParams params{.token = options_.token, .role = "worker", .name = {}, .shared_memory = false, .pace = {}};
+    ConnectParams params{.token = options_.token, .tls = options_.tls, .role = "worker", .name = {}, .shared_memory = false, .pace = {}};
     shell_->Begin({.memory = options_.memory, .hello = Hello(options_.shm ? socket : ""), .drain_timeout = options_.drain_timeout},
                   options_.dispatcher, std::move(params));
     return {};
@@ -112,7 +112,7 @@ class WorkerServer::Impl {
   }
 
   Status ListenOn(const std::string& address, std::shared_ptr<SegmentTable> segments) {
-    ListenParams params{.address = address, .token = options_.token, .cluster = {}, .segments = std::move(segments), .pace = {}};
+    ListenParams params{.address = address, .token = options_.token, .tls = options_.tls, .cluster = {}, .segments = std::move(segments), .pace = {}};
     PENSTOCK_ASSIGN(auto listener, penstock::Listen(io_, std::move(params), *shell_,
                                                     [this](std::shared_ptr<Session> session) { shell_->Accept(std::move(session)); }));
     listeners_.push_back(std::move(listener));

@@ -13,6 +13,10 @@
 #include "penstock/status.h"
 #include "worker/core.h"
 
+namespace penstock {
+class Tls;
+}
+
 namespace penstock::worker {
 
 class WorkerServer {
@@ -24,6 +28,7 @@ class WorkerServer {
     uint64_t memory = 0;    // bytes of blocks and operators' state
     uint32_t cpus = 0;      // threads of the pool; 0: as many as there are
     std::string token;
+    std::shared_ptr<const Tls> tls{};                 // null: plain
     bool shm = true;                                  // lend blocks to consumers on this host
     bool allow_code = false;                          // run user code of plans, in executors
     Duration code_timeout = std::chrono::minutes(5);  // for user code to give the next rows

@@ -63,6 +63,7 @@ Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint
 Shell::~Shell() { inbox_->Close(); }
 
 void Shell::Begin(CoreOptions options, std::string dispatcher, ConnectParams params) {
+  self_ = options.hello.address;
   core_ = std::make_unique<WorkerCore>(std::move(options));
   link_ = DispatcherLink::Make(
       io_, std::move(dispatcher), std::move(params), identity_,
@@ -108,6 +109,8 @@ void Shell::Accept(std::shared_ptr<Session> session) {
 void Shell::OnMessage(Session& session, StreamId stream, RequestId request, Message message) {
   if (request != RequestId{})
     return session.Reply(request, msg::Failed{Status(Code::kInvalid, "a worker takes lanes, not requests: ask the dispatcher")});
+  if (const auto* open = std::get_if<msg::Open>(&message)) opened_[{session.id(), stream}] = {open->job, open->range.lane, open->by_group};
+  if (std::holds_alternative<msg::CloseLane>(message)) opened_.erase({session.id(), stream});
   Apply(ConsumerSaid{session.id(), stream, std::move(message)});
 }
 
@@ -121,26 +124,56 @@ void Shell::OnClosed(Session& session, const Status& why) {
   LogDebug("session.close", {{"peer", session.peer()}, {"why", why.message()}});
   const SessionId id = session.id();
   sessions_.erase(id);
+  std::erase_if(opened_, [id](const auto& item) { return item.first.first == id; });
   Apply(SessionClosed{id});
 }
 
+void Shell::LogLane(LogLevel level, std::string_view event, const SendToConsumer& action, const Status& why) const {
+  const auto lane = opened_.find({action.session, action.stream});
+  if (lane == opened_.end()) return Log(level, event, {{"why", why.ToString()}});
+  const auto name = names_.find(lane->second.job);
+  Log(level, event,
+      {{"job", name == names_.end() ? std::to_string(Raw(lane->second.job)) : name->second},
+       {"epoch", lane->second.lane.epoch},
+       {"lane", lane->second.lane.lane},
+       {"worker", self_},
+       {"why", why.ToString()}});
+}
+
 void Shell::Do(SendToConsumer& action) {
-  if (const auto* refused = std::get_if<msg::Refused>(&action.message)) LogDebug("lane.refused", {{"why", refused->error.message()}});
-  if (const auto* failed = std::get_if<msg::LaneFailed>(&action.message)) LogWarn("lane.failed", {{"why", failed->error.ToString()}});
+  const auto* refused = std::get_if<msg::Refused>(&action.message);
+  const auto* failed = std::get_if<msg::LaneFailed>(&action.message);
+  if (refused != nullptr) LogLane(LogLevel::kDebug, "lane.refused", action, refused->error);
+  if (failed != nullptr) LogLane(LogLevel::kWarn, "lane.failed", action, failed->error);
+  const auto lane = opened_.find({action.session, action.stream});
+  const bool ended = std::holds_alternative<msg::LaneEnded>(action.message) && lane != opened_.end() && !lane->second.by_group;
+  if (lane != opened_.end() && (refused != nullptr || failed != nullptr || ended)) opened_.erase(lane);
   const auto session = sessions_.find(action.session);
   if (session != sessions_.end()) session->second->Send(action.stream, std::move(action.message));
+}
+
+// The one way out for rows: a token for one job gets no other's.
+bool Shell::MayHave(Session& session, StreamId stream) {
+  if (session.only_job().empty()) return true;
+  const auto lane = opened_.find({session.id(), stream});
+  const auto name = lane == opened_.end() ? names_.end() : names_.find(lane->second.job);
+  if (name != names_.end() && name->second == session.only_job()) return true;
+  LogWarn("block.refused", {{"peer", session.peer()}, {"worker", self_}, {"why", "its token is for another job"}});
+  session.Close(Status(Code::kPermission, "the token is for job '" + session.only_job() + "' alone"));
+  return false;
 }
 
 void Shell::Do(SendBlock& action) {
   auto block = blocks_.extract(action.handle);
   const auto session = sessions_.find(action.session);
-  if (session != sessions_.end()) session->second->SendBlock(action.stream, std::move(block.mapped()), action.how);
+  if (session == sessions_.end() || !MayHave(*session->second, action.stream)) return;
+  session->second->SendBlock(action.stream, std::move(block.mapped()), action.how);
 }
 
 // Where there is no memory for a copy the session ends: its consumer opens the lane elsewhere.
 void Shell::Do(SendCopy& action) {
   const auto session = sessions_.find(action.session);
-  if (session == sessions_.end()) return;
+  if (session == sessions_.end() || !MayHave(*session->second, action.stream)) return;
   const std::span<const std::byte> bytes = blocks_.at(action.handle).bytes();
   Result<Extent> copy = copies_.Allocate(bytes.size());
   if (!copy.ok()) return session->second->Close(copy.status());
@@ -172,7 +205,8 @@ void Shell::Compile(JobId job, msg::JobReply reply) {
     auto pipeline = CompileJob(reply, code_.allowed);
     std::shared_ptr<JobExecutors> executors;
     if (pipeline.ok() && (*pipeline)->runs_code()) executors = std::make_shared<JobExecutors>(reply.plan, code_.executors, table_);
-    io_.Post([this, job, generation = reply.generation, pipeline = std::move(pipeline), executors = std::move(executors)] {
+    io_.Post([this, job, name = reply.name, generation = reply.generation, pipeline = std::move(pipeline), executors = std::move(executors)] {
+      names_[job] = name;
       if (!pipeline.ok()) return Apply(JobFailed{job, pipeline.status()});
       lanes_.AddJob(job, *pipeline, executors, kCallsOut * code_.executors.processes);
       TellKnown(job, generation, **pipeline);
@@ -180,7 +214,10 @@ void Shell::Compile(JobId job, msg::JobReply reply) {
   });
 }
 
-void Shell::Do(ForgetJob& action) { lanes_.Forget(action.job); }
+void Shell::Do(ForgetJob& action) {
+  lanes_.Forget(action.job);
+  names_.erase(action.job);
+}
 
 void Shell::Do(ListJobInputs& action) {
   pool_.Submit(0, [this, session = link_->session(), request = action.request, ask = std::move(action.ask)] {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/extent.h"
+#include "base/log.h"
 #include "wire/dispatcher_link.h"
 #include "wire/io_thread.h"
 #include "wire/net.h"
@@ -49,6 +51,11 @@ class Shell final : public SessionHandler {
   void OnClosed(Session& session, const Status& why) override;
 
  private:
+  struct OpenLane {
+    JobId job{};
+    LaneKey lane;
+    bool by_group = false;  // its groups may be asked for after it ended
+  };
   void Apply(const Event& event);
   void Take(Inbox::Notes notes);
   void Do(SendToConsumer& action);
@@ -74,6 +81,8 @@ class Shell final : public SessionHandler {
   void Beat(msg::WorkerBeat& beat);
   void FlushThenFinish(int attempts);
   void ExitUnlessReadFrom();
+  bool MayHave(Session& session, StreamId stream);
+  void LogLane(LogLevel level, std::string_view event, const SendToConsumer& action, const Status& why) const;
 
   IoThread& io_;
   Pool& pool_;
@@ -93,9 +102,12 @@ class Shell final : public SessionHandler {
   Timer link_timer_;
   bool link_up_ = false;
   uint32_t failed_attempts_ = 0;  // to reach the dispatcher, in a row
+  std::string self_;  // this worker's address, for the log
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
   std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent
   HeapExtents copies_;                              // of tails, on their way into the socket
+  std::map<std::pair<SessionId, StreamId>, OpenLane> opened_;
+  std::unordered_map<JobId, std::string> names_;  // of jobs that were fetched
 };
 
 }  // namespace penstock::worker

@@ -1,0 +1,77 @@
+#include "storage/permit.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+namespace penstock {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Prefix {
+  fs::path given;  // as named, made lexically normal
+  fs::path real;   // where it leads
+};
+std::vector<Prefix>& Prefixes() {
+  static std::vector<Prefix> prefixes;
+  return prefixes;
+}
+
+bool IsBelow(const fs::path& path, const fs::path& prefix) {
+  return std::mismatch(prefix.begin(), prefix.end(), path.begin(), path.end()).first == prefix.end();
+}
+
+Status Refused(const std::string& path) {
+  std::string allowed;
+  for (const Prefix& prefix : Prefixes()) allowed += (allowed.empty() ? "" : ", ") + prefix.given.string();
+  return Status(Code::kPermission, "this worker may not read " + path + ": it was started with --allow-path " + allowed +
+                                       "; name files below that, or start it with another --allow-path")
+      .With("file", path);
+}
+
+Status CheckReal(const fs::path& real, const std::string& path) {
+  const auto& prefixes = Prefixes();
+  const bool below = std::any_of(prefixes.begin(), prefixes.end(), [&](const Prefix& prefix) { return IsBelow(real, prefix.real); });
+  return below ? Status() : Refused(path);
+}
+
+fs::path WithoutLastSlash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+}  // namespace
+
+Status PermitOnly(const std::vector<std::string>& prefixes) {
+  Prefixes().clear();
+  for (const std::string& text : prefixes) {
+    std::error_code error;
+    const fs::path real = fs::canonical(text, error);
+    if (error) return Status(Code::kInvalid, "--allow-path " + text + ": " + error.message());
+    Prefixes().push_back({WithoutLastSlash(fs::absolute(text).lexically_normal()), real});
+  }
+  return {};
+}
+
+Status CheckPermittedName(const std::string& path) {
+  const auto& prefixes = Prefixes();
+  if (prefixes.empty()) return {};
+  const fs::path normal = fs::absolute(path).lexically_normal();
+  const bool below = std::any_of(prefixes.begin(), prefixes.end(),
+                                 [&](const Prefix& prefix) { return IsBelow(normal, prefix.given) || IsBelow(normal, prefix.real); });
+  return below ? Status() : Refused(path);
+}
+
+Status CheckPermitted(const std::string& path) {
+  if (Prefixes().empty()) return {};
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return error ? Refused(path) : CheckReal(real, path);
+}
+
+Status CheckPermitted(int descriptor, const std::string& path) {
+  if (Prefixes().empty()) return {};
+  std::error_code error;
+  const fs::path real = fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), error);
+  return error ? Refused(path) : CheckReal(real, path);
+}
+
+}  // namespace penstock

@@ -1,0 +1,322 @@
+"""Who may not come, seen from outside: each refusal names its remedy."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import socket
+import ssl
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import Dataset
+from support.certificates import Authority, make_authority
+from support.cluster import run
+from support.data import Records, write_records
+from support.servers import Server, Servers
+from support.waiting import wait_until
+
+
+@dataclass(frozen=True)
+class Files:
+    token: Path
+    authority: Authority
+    cert: str
+    key: str
+
+    @property
+    def serving(self) -> list[str]:
+        return ["--tls-ca", self.authority.ca, "--tls-cert", self.cert, "--tls-key", self.key]
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    directory = tmp_path_factory.mktemp("security")
+    token = directory / "token"
+    token.write_text(run("token", "create").stdout)
+    authority = make_authority(directory / "ours")
+    return Files(token, authority, *authority.issue("server"))
+
+
+def _token(files: Files, *flags: str) -> str:
+    made = run("token", "create", "--token-file", str(files.token), *flags)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+def _service(servers: Servers, *flags: str, worker_flags: tuple[str, ...] = ()) -> tuple[Server, Server]:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *flags)
+    return dispatcher, servers.start("worker", "--dispatcher", dispatcher.address, *flags, *worker_flags)
+
+
+# ---- tokens
+
+
+def test_without_a_token_a_server_does_not_let_other_machines_in() -> None:
+    for command in (["dispatcher", "--listen", "0.0.0.0:0"], ["worker", "--dispatcher", "127.0.0.1:1", "--listen", ":0"]):
+        refused = run(*command)
+        assert refused.returncode == 2
+        assert "--token-file" in refused.stderr
+        assert "--tls-ca" in refused.stderr
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "pst1.aa.bb"])
+def test_a_wrong_or_missing_token_is_refused(servers: Servers, files: Files, token: str) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", str(files.token))
+    with pytest.raises(penstock.PermissionDenied, match="PENSTOCK_TOKEN_FILE"):
+        penstock.connect(dispatcher.address, token=token, timeout=5)
+
+
+def test_a_worker_with_a_wrong_token_exits_for_good(servers: Servers, files: Files, tmp_path: Path) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", str(files.token))
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong")
+    refused = run("worker", "--dispatcher", dispatcher.address, "--token-file", str(wrong))
+    assert refused.returncode == 2
+    assert "PENSTOCK_TOKEN_FILE" in refused.stderr
+
+
+def test_a_token_expires(servers: Servers, files: Files) -> None:
+    dispatcher, _ = _service(servers, "--token-file", str(files.token))
+    short = _token(files, "--expires", "1s")
+
+    def expired() -> str:
+        try:
+            penstock.connect(dispatcher.address, token=short, timeout=5).close()
+        except penstock.PermissionDenied as refused:
+            return str(refused)
+        return ""
+
+    assert "penstock token create" in wait_until(expired, "the token expires")
+    with penstock.connect(dispatcher.address, token=_token(files, "--expires", "1h"), timeout=5) as service:
+        assert len(list(Dataset.from_range(5).distribute(service))) == 5
+
+
+def test_a_jobs_token_reads_its_job_and_nothing_else(servers: Servers, files: Files) -> None:
+    dispatcher, _ = _service(servers, "--token-file", str(files.token))
+    with penstock.connect(dispatcher.address, token=_token(files, "--job", "mine")) as service:
+        with Dataset.from_range(50).distribute(service, job_name="mine") as reader:
+            assert len(list(reader)) == 50
+        for name in ("other", None):
+            with pytest.raises(penstock.PermissionDenied, match="penstock token create"):
+                Dataset.from_range(50).distribute(service, job_name=name)
+    refused = run("status", "--dispatcher", dispatcher.address, "--token-file", "/dev/stdin", input=_token(files, "--job", "mine"))
+    assert refused.returncode == 2
+    assert "job 'mine' alone" in refused.stderr
+
+
+def test_a_token_is_never_logged(servers: Servers, files: Files) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", str(files.token), PENSTOCK_LOG="debug")
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--token-file", str(files.token), PENSTOCK_LOG="debug")
+    with penstock.connect(dispatcher.address, token=files.token.read_text().strip()) as service:
+        assert len(list(Dataset.from_range(5).distribute(service))) == 5
+    with pytest.raises(penstock.PermissionDenied):
+        penstock.connect(dispatcher.address, token="guessed-token", timeout=5)
+    wait_until(lambda: "hello.refused" in dispatcher.log, "the refusal is logged")
+    for secret in (files.token.read_text().strip(), "guessed-token"):
+        assert secret not in dispatcher.log + worker.log
+
+
+# ---- TLS
+
+
+def test_a_job_is_read_over_mutual_tls(servers: Servers, files: Files, records: Records) -> None:
+    dispatcher, worker = _service(servers, *files.serving, worker_flags=("--no-shm",))
+    cert, key = files.authority.issue("trainer", "DNS:trainer")
+    tls = {"ca": files.authority.ca, "cert": cert, "key": key}
+    with penstock.connect(dispatcher.address, tls=tls) as service:
+        batches = [batch["id"].tolist() for batch in records.dataset().batch(100).distribute(service, even="uneven")]
+    assert sorted(row for batch in batches for row in batch) == records.ids
+    with pytest.raises(penstock.PermissionDenied, match="PENSTOCK_TLS_CERT"):
+        penstock.connect(dispatcher.address, tls=files.authority.ca, timeout=5)
+    assert worker.process.poll() is None
+
+
+def test_large_blocks_cross_tls_whole(servers: Servers, files: Files, tmp_path: Path) -> None:
+    large = write_records(tmp_path, files=2, rows=40, payload=300_000, compression="none")
+    dispatcher, _ = _service(servers, *files.serving, "--token-file", str(files.token))
+    dataset = Dataset.from_tfrecord(large.pattern).parse_example({"id": "int64", "payload": "string"}).batch(7)
+    with penstock.connect(dispatcher.address, tls=files.authority.ca, token=files.token.read_text().strip(), shared_memory=False) as service:
+        rows = []
+        for batch in dataset.distribute(service, even="uneven"):
+            assert all(value == bytes(300_000) for value in batch["payload"])
+            rows += batch["id"].tolist()
+    assert sorted(rows) == large.ids
+
+
+def test_with_tls_and_a_token_a_client_needs_no_certificate_but_the_token(servers: Servers, files: Files) -> None:
+    dispatcher, _ = _service(servers, *files.serving, "--token-file", str(files.token))
+    with penstock.connect(dispatcher.address, tls=files.authority.ca, token=files.token.read_text().strip()) as service:
+        assert len(list(Dataset.from_range(5).distribute(service))) == 5
+    with pytest.raises(penstock.PermissionDenied, match="PENSTOCK_TOKEN_FILE"):
+        penstock.connect(dispatcher.address, tls=files.authority.ca, timeout=5)
+
+
+def test_a_plain_client_on_a_tls_port_is_told_what_it_lacks(servers: Servers, files: Files) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *files.serving)
+    with pytest.raises(penstock.PermissionDenied, match="PENSTOCK_TLS_CA"):
+        penstock.connect(dispatcher.address, timeout=5)
+    refused = run("status", "--dispatcher", dispatcher.address)
+    assert refused.returncode == 2
+    assert "PENSTOCK_TLS_CA" in refused.stderr
+
+
+def test_a_tls_client_on_a_plain_port_is_told_what_the_service_lacks(servers: Servers, files: Files) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    with pytest.raises(penstock.PermissionDenied, match="--tls-cert"):
+        penstock.connect(dispatcher.address, tls=files.authority.ca, timeout=5)
+
+
+def test_another_authoritys_server_and_client_are_refused(servers: Servers, files: Files, tmp_path: Path) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *files.serving)
+    other = make_authority(tmp_path / "other")
+    with pytest.raises(penstock.PermissionDenied, match="PENSTOCK_TLS_CA"):
+        penstock.connect(dispatcher.address, tls=other.ca, timeout=5)
+    cert, key = other.issue("intruder")
+    with pytest.raises(penstock.PermissionDenied, match="PENSTOCK_TLS_CERT"):
+        penstock.connect(dispatcher.address, tls={"ca": files.authority.ca, "cert": cert, "key": key}, timeout=5)
+
+
+def test_a_certificate_for_another_host_is_refused(servers: Servers, files: Files) -> None:
+    cert, key = files.authority.issue("elsewhere", "DNS:elsewhere")
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token-file", str(files.token))
+    with pytest.raises(penstock.PermissionDenied, match="subjectAltName"):
+        penstock.connect(dispatcher.address, tls=files.authority.ca, timeout=5)
+
+
+def test_only_tls_1_3_is_spoken(servers: Servers, files: Files) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *files.serving, "--token-file", str(files.token))
+    for version, spoken in (("-tls1_2", False), ("-tls1_3", True)):
+        tried = subprocess.run(
+            ["openssl", "s_client", "-connect", dispatcher.address, version, "-CAfile", files.authority.ca],
+            input=b"", capture_output=True, timeout=20, check=False,
+        )  # fmt: skip
+        assert (b"Cipher is TLS_" in tried.stdout) == spoken, tried.stdout[-500:]
+
+
+# ---- paths
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Records, Records]:
+    """Files that are allowed, and others beside them."""
+    root = tmp_path_factory.mktemp("paths")
+    for name in ("allowed", "secret"):
+        (root / name).mkdir()
+    allowed = write_records(root / "allowed", files=2, rows=10)
+    secret = write_records(root / "secret", files=1, rows=10)
+    os.symlink(secret.files[0], root / "allowed" / "link.gz")
+    os.symlink(root / "secret", root / "allowed" / "directory")
+    return allowed, secret
+
+
+def test_only_allowed_paths_are_read_however_they_are_written(servers: Servers, paths: tuple[Records, Records]) -> None:
+    allowed, secret = paths
+    dispatcher, _ = _service(servers, worker_flags=("--allow-path", str(allowed.directory)))
+    escapes = [
+        str(secret.files[0]),
+        f"{allowed.directory}/../secret/*",
+        f"{allowed.directory}/link.gz",
+        f"{allowed.directory}/directory/*",
+        f"file://{secret.files[0]}",
+        f"file://{allowed.directory}/../secret/{secret.files[0].name}",
+        f"{allowed.directory}/*/../../secret/*",
+    ]
+    with penstock.connect(dispatcher.address) as service:
+        for escape in escapes:
+            with pytest.raises(penstock.PermissionDenied, match="--allow-path"):
+                list(Dataset.from_tfrecord(escape).distribute(service))
+        for pattern in (allowed.pattern, f"file://{allowed.pattern}", f"{allowed.directory}/../allowed/*.tfrecord*"):
+            assert len(list(Dataset.from_tfrecord(pattern).distribute(service))) == 20
+
+
+# ---- peers that hold on
+
+
+def _connect(server: Server, source: str = "127.0.0.1") -> socket.socket:
+    host, port = server.address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=20, source_address=(source, 0))
+
+
+def _read_to_end(connection: socket.socket) -> bytes:
+    said = b""
+    while more := connection.recv(4096):
+        said += more
+    return said
+
+
+def _cpu_seconds(server: Server) -> float:
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_peer_that_says_no_hello_is_gone_after_five_seconds_and_disturbs_nobody(servers: Servers) -> None:
+    dispatcher, _ = _service(servers)
+    begin = time.monotonic()
+    silent = [_connect(dispatcher) for _ in range(100)]
+    with penstock.connect(dispatcher.address) as service:
+        assert len(list(Dataset.from_range(5).distribute(service))) == 5
+    with _connect(dispatcher) as dripping:
+        while not select.select([dripping], [], [], 0.2)[0]:
+            dripping.send(b"P")
+        assert b"no hello came in time" in _read_to_end(dripping)
+    for connection in silent:
+        assert b"no hello came in time" in _read_to_end(connection)
+        connection.close()
+    assert 4 < time.monotonic() - begin < 15
+
+
+def test_half_a_tls_record_costs_a_server_no_time(servers: Servers, files: Files) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *files.serving, "--token-file", str(files.token))
+    context = ssl.create_default_context(cafile=files.authority.ca)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="penstock")
+    with _connect(dispatcher) as connection:
+        for _ in range(10):
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                connection.sendall(outgoing.read())
+                incoming.write(connection.recv(65536))
+        tls.write(bytes(10_000))
+        connection.sendall(outgoing.read()[:5_000])
+        before = _cpu_seconds(dispatcher)
+        assert connection.recv(65536), "it is told when its five seconds are over"
+        assert _cpu_seconds(dispatcher) - before < 1
+
+
+def test_one_peer_cannot_take_all_connections(servers: Servers) -> None:
+    dispatcher, _ = _service(servers)
+    greedy = [_connect(dispatcher, "127.0.0.2") for _ in range(300)]
+    with penstock.connect(dispatcher.address) as service:
+        assert len(list(Dataset.from_range(5).distribute(service))) == 5
+    said = [_read_to_end(connection) for connection in greedy]
+    assert sum(b"too many connections" in text for text in said) == len(greedy) - 256
+    for connection in greedy:
+        connection.close()
+
+
+def test_the_token_file_alone_is_named_in_the_environment(servers: Servers, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", PENSTOCK_TOKEN_FILE=str(files.token))
+    servers.start("worker", "--dispatcher", dispatcher.address, PENSTOCK_TOKEN_FILE=str(files.token))
+    monkeypatch.setenv("PENSTOCK_TOKEN_FILE", str(files.token))
+    with penstock.connect(dispatcher.address) as service:
+        assert len(list(Dataset.from_range(5).distribute(service))) == 5
+
+
+def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
+    root = Path(__file__).parent.parent
+    rows = [line for line in (root / "docs" / "security.md").read_text().splitlines() if line.startswith("| ") and "`" in line]
+    named = [name for line in rows for name in re.findall(r"`(test_\w+|[A-Z]\w+\.[A-Z]\w+)`", line.rsplit("|", 2)[1])]
+    assert len(named) >= len(rows) > 10
+    sources = "\n".join(path.read_text() for path in [*root.glob("tests/*.py"), *root.glob("src/**/*_test.cc")])
+    for name in named:
+        wanted = f"def {name}(" if name.startswith("test_") else name.replace(".", ", ")
+        assert wanted in sources, name
