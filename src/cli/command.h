@@ -67,6 +67,7 @@ std::unique_ptr<Command> MakeLocal();
 std::unique_ptr<Command> MakeStatus();
 std::unique_ptr<Command> MakeRead();
 std::unique_ptr<Command> MakeDoctor();
+std::unique_ptr<Command> MakeTfJob();
 std::unique_ptr<Command> MakeToken();
 std::unique_ptr<Command> MakeVersion();
 

@@ -13,6 +13,7 @@ const std::vector<CommandEntry>& Commands() {
       {"read", "Reads files, or takes part in a job, and shows rows and speed",
        "penstock read '/data/*.tfrecord.gz' --parse id:int64 --parse words:string[] -n 3 --json", MakeRead},
       {"doctor", "What this process's surroundings say, and whether all is there to run", "penstock doctor --env", MakeDoctor},
+      {"tfjob", "Runs a TFJob manifest as processes of this machine, as the operator would", "penstock tfjob run job.yaml", MakeTfJob},
       {"token", "Makes tokens: the service's, or from it one for a job or a time", "penstock token create --job train --expires 12h --token-file F",
        MakeToken},
       {"version", "The version of this executable", "penstock version --json", MakeVersion},

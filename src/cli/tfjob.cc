@@ -1,0 +1,37 @@
+// The operator's part is played by Python (python/penstock/tfjob.py), where manifests are read; this becomes it.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cli/command.h"
+#include "cli/surroundings.h"
+
+namespace penstock::cli {
+namespace {
+
+class TfJob final : public Command {
+ public:
+  void Declare(Flags& flags) override { flags.CommandLine("action", &words_, "run MANIFEST"); }
+
+  Result<int> Run(const Globals& /*globals*/) override {
+    const std::string named = Variable("PENSTOCK_PYTHON");
+    std::vector<std::string> command{named.empty() ? "python3" : named, "-m", "penstock.tfjob"};
+    command.insert(command.end(), words_.begin(), words_.end());
+    std::vector<char*> argv;
+    for (std::string& word : command) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execvp(argv[0], argv.data());
+    return Status(Code::kInvalid,
+                  "cannot run " + command[0] + ": " + std::strerror(errno) + "; PENSTOCK_PYTHON names the interpreter that has penstock");
+  }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeTfJob() { return std::make_unique<TfJob>(); }
+
+}  // namespace penstock::cli

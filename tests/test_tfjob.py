@@ -1,0 +1,179 @@
+"""A TFJob manifest runs as processes of this machine, as the operator would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import _binary, _tfjob
+from support.data import Records
+from support.waiting import wait_until
+
+TRAIN = Path(__file__).parent / "support" / "train.py"
+
+
+def _spec(container: dict[str, Any], replicas: int = 1, restart: str = "ExitCode", **pod: Any) -> dict[str, Any]:
+    return {"replicas": replicas, "restartPolicy": restart, "template": {"spec": {"containers": [{"name": "tensorflow", **container}], **pod}}}
+
+
+def _manifest(specs: dict[str, Any], clean: str = "Running", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "reco"},
+            "spec": {"runPolicy": {"cleanPodPolicy": clean, **more.pop("policy", {})}, "tfReplicaSpecs": specs, **more}}  # fmt: skip
+
+
+def _shell(script: str) -> dict[str, Any]:
+    return {"command": ["sh", "-c", script]}
+
+
+def _start(manifest: dict[str, Any], directory: Path) -> subprocess.Popen[str]:
+    path = directory / "job.yaml"
+    path.write_text(json.dumps(manifest))
+    return subprocess.Popen(
+        [_binary.path(), "tfjob", "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_binary.environment()
+    )
+
+
+def _run(manifest: dict[str, Any], directory: Path) -> tuple[int, str]:
+    process = _start(manifest, directory)
+    said, _ = process.communicate(timeout=100)
+    return process.returncode, said
+
+
+# ---- completion, restarts, exit codes
+
+
+def test_the_chiefs_success_ends_the_job_and_stops_what_runs(tmp_path: Path) -> None:
+    specs = {"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(_shell("trap 'echo stopped; exit 0' TERM; sleep 60 & wait"))}
+    code, said = _run(_manifest(specs), tmp_path)
+    assert (code, "reco succeeded" in said) == (0, True), said
+
+
+@pytest.mark.parametrize(("code", "attempts"), [(1, 1), (127, 1), (130, 3)])
+def test_exit_codes_from_128_are_tried_again_and_others_fail_the_job(tmp_path: Path, code: int, attempts: int) -> None:
+    script = f"echo again >> {tmp_path}/tries; [ $(wc -l < {tmp_path}/tries) -ge 3 ] && exit 0; exit {code}"
+    ended, said = _run(_manifest({"Chief": _spec(_shell(script))}), tmp_path)
+    assert (tmp_path / "tries").read_text().count("again") == attempts, said
+    assert ended == (0 if attempts == 3 else 1)
+
+
+def test_a_custom_types_failure_does_not_fail_the_job(tmp_path: Path) -> None:
+    specs = {"Chief": _spec(_shell(f"while [ ! -e {tmp_path}/failed ]; do sleep 0.05; done")),
+             "DatasetWorker": _spec(_shell(f"touch {tmp_path}/failed; exit 2"))}  # fmt: skip
+    assert _run(_manifest(specs), tmp_path)[0] == 0
+
+
+def test_without_a_chief_worker_0_decides_and_with_all_workers_all_of_them(tmp_path: Path) -> None:
+    late = _shell(f'[ "$INDEX" = 0 ] || {{ sleep 1; echo late > {tmp_path}/late; }}')
+    late["env"] = [{"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}}]
+    assert _run(_manifest({"Worker": _spec(late, replicas=2)}), tmp_path)[0] == 0
+    assert not (tmp_path / "late").exists()
+    assert _run(_manifest({"Worker": _spec(late, replicas=2)}, successPolicy="AllWorkers"), tmp_path)[0] == 0
+    assert (tmp_path / "late").exists()
+
+
+def test_a_backoff_limit_and_a_deadline_end_a_job(tmp_path: Path) -> None:
+    code, said = _run(_manifest({"Chief": _spec(_shell("exit 137"))}, policy={"backoffLimit": 1}), tmp_path)
+    assert (code, "backoffLimit 1" in said) == (1, True), said
+    code, said = _run(_manifest({"Chief": _spec(_shell("sleep 60"))}, policy={"activeDeadlineSeconds": 1}), tmp_path)
+    assert (code, "activeDeadlineSeconds" in said) == (1, True), said
+
+
+def test_sigterm_stops_all_pods_and_leaves_nothing(tmp_path: Path) -> None:
+    process = _start(_manifest({"Chief": _spec(_shell(f"echo $$$$ > {tmp_path}/pid; sleep 1000"))}), tmp_path)
+    pid = int(wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the chief runs"))
+    process.terminate()
+    process.communicate(timeout=30)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+# ---- what a pod is given
+
+
+def test_names_resolve_and_the_environment_is_the_operators(tmp_path: Path) -> None:
+    look = """
+import os, json, socket
+print("SAW", json.dumps([json.loads(os.environ["TF_CONFIG"]), socket.gethostbyname("reco-chief-0"), os.environ["POD_IP"]]))
+"""
+    chief = {"command": ["python", "-c", look], "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}
+    code, said = _run(_manifest({"Chief": _spec(chief), "Worker": _spec(_shell("exit 0"), replicas=2)}), tmp_path)
+    assert code == 0, said
+    found = re.search(r"SAW (.*)", said)
+    assert found
+    config, address, pod_ip = json.loads(found[1])
+    assert config["cluster"] == {"chief": ["reco-chief-0.default.svc:2222"], "worker": [f"reco-worker-{i}.default.svc:2222" for i in range(2)]}
+    assert config["task"] == {"type": "chief", "index": 0}
+    assert address == pod_ip
+    assert address.startswith("127.66.")
+
+
+def test_one_stock_replica_alone_has_no_tf_config_and_dynamic_workers_have_the_sparse_form() -> None:
+    specs = {"Chief": _spec(_shell("")), "DatasetWorker": _spec(_shell(""), replicas=2)}
+    job = _tfjob.parse(_manifest(specs), "127.66.0")
+    assert _tfjob.tf_config(job, job.replicas[0]) is None
+    job = _tfjob.parse(_manifest({"Worker": _spec(_shell(""), replicas=2)}, enableDynamicWorker=True), "127.66.0")
+    config = json.loads(_tfjob.tf_config(job, job.replicas[1]) or "")
+    assert config == {"sparseCluster": {"ps": [], "worker": {"1": "reco-worker-1.default.svc:2222"}}, "task": {"type": "worker", "index": 1}}
+
+
+def test_a_manifest_without_the_container_tensorflow_is_refused() -> None:
+    manifest = _manifest({"Chief": _spec({"name": "main"})})
+    with pytest.raises(penstock.Invalid, match="tensorflow"):
+        _tfjob.parse(manifest, "127.66.0")
+
+
+# ---- a whole job
+
+
+def _training(records: Records, directory: Path) -> dict[str, Any]:
+    trainer = {"command": [sys.executable, str(TRAIN), records.pattern, str(directory), "3"]}
+    pod_ip = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    dispatcher = {"args": ["dispatcher", "--state-dir", str(directory / "state")], "ports": [{"name": "tfjob-port", "containerPort": 5050}]}
+    reader = {"args": ["worker", "--memory", "64MiB"], "env": [pod_ip]}
+    return _manifest(
+        {"Chief": _spec(trainer), "Worker": _spec(trainer, replicas=2), "DatasetDispatcher": _spec(dispatcher), "DatasetWorker": _spec(reader, 2)}
+    )
+
+
+def _ids(directory: Path) -> list[int]:
+    return sorted(int(line) for path in directory.glob("*.ids") for line in path.read_text().split())
+
+
+def _pid_of(said: Callable[[], str], pod: str) -> int:
+    return int(wait_until(lambda: re.search(rf"{pod} runs as process (\d+)", said()), f"{pod} runs")[1])
+
+
+def test_a_training_job_reads_each_row_once(tmp_path: Path, records: Records) -> None:
+    code, said = _run(_training(records, tmp_path), tmp_path)
+    assert code == 0, said[-3000:]
+    assert _ids(tmp_path) == records.ids
+
+
+def test_a_training_job_survives_a_killed_reader_and_a_killed_dispatcher(tmp_path: Path, records: Records) -> None:
+    (tmp_path / "hold").touch()
+    path = tmp_path / "job.yaml"
+    path.write_text(json.dumps(_training(records, tmp_path)))
+    log = tmp_path / "log"
+    with open(log, "w") as out:
+        process = subprocess.Popen([_binary.path(), "tfjob", "run", str(path)], stdout=out, stderr=out, env=_binary.environment())
+    try:
+        wait_until(lambda: len(list(tmp_path.glob("*.ids"))) == 3 and _ids(tmp_path), "the ranks read", within=60)
+        for pod in ("reco-datasetworker-0", "reco-datasetdispatcher-0"):
+            os.kill(_pid_of(log.read_text, pod), signal.SIGKILL)
+            wait_until(lambda pod=pod: log.read_text().count(f"{pod} runs as") == 2, f"{pod} is started again")  # type: ignore[misc]
+        (tmp_path / "hold").unlink()
+        assert process.wait(100) == 0, log.read_text()[-3000:]
+    finally:
+        process.kill()
+        process.wait()
+    assert "reco-datasetworker-0 ended with 137: restart 1" in log.read_text()
+    assert _ids(tmp_path) == records.ids
