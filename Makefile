@@ -18,7 +18,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench overhead
+.PHONY: help setup setup-clang setup-slurm build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench overhead
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ setup: ## Debian packages and .venv: what is missing, nothing else
 
 setup-clang:
 	@PENSTOCK_CACHE=$(CACHE) scripts/setup.sh clang
+
+setup-slurm:
+	@scripts/setup.sh slurm
 
 build: setup ## the penstock executable and the Python package, in python/penstock
 	@cmake --preset release >/dev/null
@@ -44,7 +47,7 @@ test-cpp: setup ## the C++ tests, with ASan and UBSan
 	@ninja -C build/check -j $(JOBS) --quiet
 	@ctest --test-dir build/check -j $(JOBS) --output-on-failure --no-tests=error
 
-test-python: build ## the Python tests, with real processes
+test-python: build setup-slurm ## the Python tests, with real processes
 	@$(PYTHON_HERE) -m pytest
 
 test-sim: sim-build ## the simulator: 3,000 seeds find nothing, and of them 2,000 each bug that is planted
