@@ -108,12 +108,14 @@ bool FramePipe::ReadOnce(size_t& budget) {
   if (begin_ == end_) begin_ = end_ = 0;
   std::array<iovec, 2> into{};
   size_t pieces = 0;
+  uint64_t rest = 0;  // of the payload
   size_t direct = 0;
   if (wants_ == Wants::kPayload && payload_.size() > 0) {
-    direct = std::min<uint64_t>(header_.payload_bytes - payload_got_, kReadPiece);
+    rest = header_.payload_bytes - payload_got_;
+    direct = std::min<uint64_t>(rest, kReadPiece);
     into[pieces++] = {payload_.bytes().data() + payload_got_, direct};
   }
-  into[pieces++] = {staging_.data() + end_, staging_.size() - end_};
+  if (direct == rest) into[pieces++] = {staging_.data() + end_, staging_.size() - end_};  // else more payload would come here, and be copied
   std::vector<Fd> descriptors;
   const Moved moved = stream_->Read(socket_.native_handle(), std::span(into).first(pieces), descriptors);
   for (Fd& fd : descriptors) descriptors_.push_back(std::move(fd));
