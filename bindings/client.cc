@@ -8,6 +8,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include <atomic>
 #include <deque>
 
 #include "batch.h"
@@ -42,6 +43,8 @@ class PyReader {
     Result<std::optional<Batch>> batch = computes_ ? Wait() : reader_->Next(milliseconds(0));
     while (!batch.ok() && batch.status().code() == Code::kDeadline) {
       CheckSignals();
+      if (*interrupted_) batch = Status(Code::kCancelled, "the program ends, and its reader with it");
+      if (*interrupted_) break;
       batch = Wait();
     }
     std::optional<Batch> value = Unwrap(std::move(batch));
@@ -86,6 +89,10 @@ class PyReader {
   bool StartEpoch() {
     return Unwrap(Interruptible([reader = reader_] { return reader->StartEpoch(); }));
   }
+
+  // Any thread: whoever waits in Next() is told that it is over. For threads that are not Python's own, which cannot be let into an interpreter that
+  // ends.
+  void Interrupt() { *interrupted_ = true; }
 
   void GiveBack(uint64_t rows) { reader_->GiveBack(rows); }
 
@@ -149,6 +156,7 @@ class PyReader {
   }
 
   std::shared_ptr<Reader> reader_;
+  std::unique_ptr<std::atomic<bool>> interrupted_ = std::make_unique<std::atomic<bool>>(false);
   bool computes_;
   std::deque<Known> recent_;
 };
@@ -199,6 +207,10 @@ PyReader Distribute(const std::shared_ptr<Client>& client, const Plan& plan, nb:
   return {Unwrap(Interruptible([client, plan, options = ToReadOptions(options)] { return client->Distribute(plan, options); })), false};
 }
 
+PyReader Join(const std::shared_ptr<Client>& client, const std::string& dataset, nb::dict options) {
+  return {Unwrap(Interruptible([client, dataset, options = ToReadOptions(options)] { return client->Join(dataset, options); })), false};
+}
+
 PyReader Inline(const Plan& plan, nb::dict options) {
   std::shared_ptr<CodeHost> code = Unwrap(CheckPlan(plan)).runs_code ? MakeInlineHost(plan) : nullptr;
   return {Unwrap(Interruptible([plan, options = ToReadOptions(options), code = std::move(code)] { return ReadInline(plan, options, code); })), true};
@@ -210,6 +222,7 @@ void BindClient(nb::module_& m) {
   nb::class_<PyReader>(m, "Reader")
       .def("next", &PyReader::Next)
       .def("start_epoch", &PyReader::StartEpoch)
+      .def("interrupt", &PyReader::Interrupt)
       .def("give_back", &PyReader::GiveBack)
       .def("close", &PyReader::Close)
       .def("stats", &PyReader::Stats)
@@ -227,7 +240,8 @@ void BindClient(nb::module_& m) {
       .def("register", &Register, nb::arg("plan"))
       .def("get_dataset", &GetDataset, nb::arg("dataset"))
       .def("find_job", &FindJob, nb::arg("job_name"))
-      .def("distribute", &Distribute, nb::arg("plan"), nb::arg("options"));
+      .def("distribute", &Distribute, nb::arg("plan"), nb::arg("options"))
+      .def("join", &Join, nb::arg("dataset"), nb::arg("options"));
   m.def("read_inline", &Inline, nb::arg("plan"), nb::arg("options"));
 }
 

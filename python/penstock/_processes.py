@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import shutil
@@ -15,6 +16,22 @@ from penstock import _binary
 from penstock.errors import Deadline, Unavailable
 
 END_WITHIN = 5.0  # seconds for `penstock local` to end its servers; then it is killed, and they with it
+
+log = logging.getLogger("penstock")
+
+
+def without_token(role: str) -> list[str]:
+    """The flag with which a server serves other machines though nothing is asked of them, and a warning that says what that means; none where a
+    token is set.
+    """
+    if any(os.environ.get(name) for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE")):
+        return []
+    log.warning(
+        "this %s listens on the network and asks nobody for a token: whoever can reach it can run programs on the readers. "
+        "Set PENSTOCK_TOKEN_FILE to a file with a secret, on servers and trainers alike",
+        role,
+    )
+    return ["--without-token"]
 
 
 class Local:

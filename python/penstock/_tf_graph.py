@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
 import sys
 from typing import Any
 
-from penstock import _code
+from penstock import _code, _tf_canonical
 from penstock._executor import environment, tf_elements, tf_rewrites
 from penstock._executor.failures import CodeError
 from penstock.errors import Invalid
@@ -31,18 +32,20 @@ def attrs_of(dataset: Any, lanes: int | None) -> dict[str, Any]:
         notes.append(f"its files are divided among {lanes} lanes; what it batches or shuffles it does within a lane")
     for note in notes:
         log.warning("from_tf: %s", note)
-    functions = _functions(tf_rewrites.python_tokens(graph))
+    purity = tf_rewrites.purity_of(graph)
+    payload, functions = _tf_canonical.canonical(graph, _functions)
     libraries = _libraries()
     modules = {"tensorflow", *_op_packages(), *(_code.modules_in(functions) if functions else ())}
     return {
-        "payload": graph.SerializeToString(),
+        "payload": payload,
         "element_spec": tf_elements.encode(spec),
         "label": "a tf.data graph",
-        "purity": tf_rewrites.purity_of(graph),
+        "purity": purity,
         "notes": notes,
         "python": environment.python_version(),
         "modules": _versions(modules),
         "lanes": lanes,
+        "cardinality": int(dataset.cardinality()),
         **({"functions": functions} if functions else {}),
         **({"libraries": libraries} if libraries else {}),
         **rows.to_attrs(),
@@ -77,13 +80,13 @@ def _lanes(dataset: Any, graph: Any, lanes: int | None) -> int:
     return wanted
 
 
-def _functions(tokens: set[str]) -> bytes | None:
-    """Python functions that the graph calls (from_generator, py_function), which travel with it."""
+def _functions(tokens: dict[str, str]) -> bytes | None:
+    """Python functions that the graph calls (from_generator, py_function), which travel with it under other tokens."""
     if not tokens:
         return None
     from tensorflow.python.ops import script_ops
 
-    return _code.pickled({token: script_ops._py_funcs._funcs[token] for token in tokens})
+    return _code.pickled({renamed: script_ops._py_funcs._funcs[token] for token, renamed in tokens.items()})
 
 
 def _versions(modules: set[str]) -> list[str]:
@@ -100,6 +103,7 @@ def _mapped() -> list[str]:
         return sorted({line.split(maxsplit=5)[5].strip() for line in maps if line.rstrip().endswith(".so") and line.count("/")})
 
 
+@functools.cache
 def _uses_tensorflow(path: str) -> bool:
     try:
         with open(path, "rb") as file:

@@ -91,6 +91,10 @@ class Reader:
     def epoch(self) -> int:
         return self._core.epoch
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def __iter__(self) -> Iterator[Any]:
         if self._closed:
             raise Finished("this reader is closed; distribute the dataset again to read on")
@@ -187,6 +191,10 @@ class Reader:
             "at= is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it, "
             "or say how many batches it is behind the last one: state_dict(behind=k)"
         )
+
+    def interrupt(self) -> None:
+        """From any thread: who waits for the next batch is told that it is over, by an error."""
+        self._core.interrupt()
 
     def close(self) -> None:
         """Leaves the job; what this reader had not delivered goes to the others."""

@@ -32,6 +32,7 @@ constexpr std::array kPenstockVariables = {
     Variable{"PENSTOCK_PROGRESS", "0 switches progress bars off"},
     Variable{"PENSTOCK_BIN", "the penstock executable that Python starts servers with"},
     Variable{"PENSTOCK_PYTHON", "the Python interpreter that executors run in"},
+    Variable{"PENSTOCK_EXECUTOR_CHECKPOINTS", "a directory that all workers see, where executors save how far they are in tf.data graphs"},
     Variable{"PENSTOCK_PRELOAD", "modules that executors import first, divided by commas"},
 };
 

@@ -29,7 +29,7 @@ _RANDOM_OPS = {
         "LogUniformCandidateSampler",
     ),
 }
-_PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 _READERS = {
     "TFRecordDataset",
     "TFRecordDatasetV2",
@@ -41,6 +41,7 @@ _READERS = {
     "SSTableDataset",
 }
 _DT_STRING = 7
+_SHARD_HINT = -1  # tf.data.experimental.SHARD_HINT
 _MAX_SEED = (1 << 62) - 1
 
 
@@ -86,20 +87,31 @@ def describe_seeds(graph: Any) -> list[str]:
 
 def purity_of(graph: Any) -> str:
     ops = {node.op for _, nodes in scopes(graph) for node in nodes}
-    if not ops & (_RANDOM_OPS | _PYTHON_OPS):
+    if not ops & (_RANDOM_OPS | PYTHON_OPS):
         return "pure"
     filters = {
         function for _, nodes in scopes(graph) for node in nodes if node.op == "FilterDataset" for function in [node.attr["predicate"].func.name]
     }
     for name, nodes in scopes(graph):
-        if name in filters and any(node.op in _RANDOM_OPS | _PYTHON_OPS for node in nodes):
+        if name in filters and any(node.op in _RANDOM_OPS | PYTHON_OPS for node in nodes):
             return "impure"
     return "pure identity"
 
 
+def reads_files(graph: Any) -> bool:
+    return any(node.op in _READERS for _, nodes in scopes(graph) for node in nodes)
+
+
+def has_shard_hint(graph: Any) -> bool:
+    """Whether there is a shard(SHARD_HINT, SHARD_HINT), which stands for the lane's."""
+    constants = _constants(graph.node)
+    shards = [node for node in graph.node if node.op == "ShardDataset"]
+    return any(_scalar(constants[_base(node.input[1])]) == _SHARD_HINT for node in shards if _base(node.input[1]) in constants)
+
+
 def file_count(graph: Any) -> int:
     """How many files its readers are given, where the graph names them; else 1."""
-    if not any(node.op in _READERS for _, nodes in scopes(graph) for node in nodes):
+    if not reads_files(graph):
         return 1
     constants = _constants(graph.node)
     lists = [constants.get(_base(name)) for node in graph.node if node.op == "TensorSliceDataset" for name in node.input]
@@ -112,10 +124,6 @@ def _elements(constant: Any) -> int:
     for dimension in constant.attr["value"].tensor.tensor_shape.dim:
         count *= dimension.size
     return count
-
-
-def python_tokens(graph: Any) -> set[str]:
-    return {node.attr["token"].s.decode() for _, nodes in scopes(graph) for node in nodes if node.op in _PYTHON_OPS}
 
 
 def with_seeds(content: bytes, key: Key) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock._executor import environment, tf_elements, tf_rewrites
+from penstock._executor import environment, tf_checkpoints, tf_elements, tf_rewrites
 
 if TYPE_CHECKING:
     from penstock._executor.stages import Part
@@ -19,17 +19,20 @@ class Graph:
     def __init__(self, attrs: dict[str, Any]) -> None:
         self.content: bytes = attrs["payload"]
         self.spec = tf_elements.decode(attrs["element_spec"])
+        self.by_hint = attrs.get("divided") == "hint"
         if attrs.get("functions"):
             _register_functions(pickle.loads(attrs["functions"]))
-        _one_thread()
+        if attrs.get("lanes", 1) > 1:
+            _one_thread()
 
     def rows(self, part: Part, start: int) -> Iterator[Any]:
-        dataset = import_graph(tf_rewrites.with_seeds(self.content, part.key), self.spec)
+        content = tf_rewrites.with_seeds(self.content, part.key)
+        dataset = import_graph(content, self.spec)
         if part.parts > 1:
-            dataset = shard(dataset, part.parts, part.part)
-        if start:
-            dataset = dataset.skip(start)
-        return (tf_elements.to_row(element, self.spec) for element in dataset)
+            dataset = shard(dataset, part.parts, part.part, self.by_hint)
+        checkpoints = tf_checkpoints.of(content, part.part, part.parts)
+        elements = checkpoints.elements(dataset, start) if checkpoints is not None else iter(dataset.skip(start) if start else dataset)
+        return (tf_elements.to_row(element, self.spec) for element in elements)
 
 
 def import_graph(content: bytes, spec: Any) -> Any:
@@ -45,13 +48,15 @@ def import_graph(content: bytes, spec: Any) -> Any:
     return dataset.with_options(options)
 
 
-def shard(dataset: Any, parts: int, part: int) -> Any:
-    """By files: each reader of files gets its share of their names."""
+def shard(dataset: Any, parts: int, part: int, by_hint: bool = False) -> Any:
+    """By files: each reader of files gets its share of their names. By hint: at the graph's shard(SHARD_HINT, SHARD_HINT)."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import distribute
 
     options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.HINT if by_hint else tf.data.experimental.AutoShardPolicy.FILE
+    )
     return distribute._AutoShardDataset(dataset.with_options(options), parts, part)
 
 
@@ -66,7 +71,9 @@ def _register_functions(functions: dict[str, Any]) -> None:
 
 
 def _one_thread() -> None:
-    """There is an executor a core. Only before TensorFlow has begun to work: a function that was loaded before may have had it work."""
+    """Lanes are worked on side by side, in an executor a core. Only before TensorFlow has begun to work: a function that was loaded before may
+    have had it work.
+    """
     import tensorflow as tf
 
     if environment.in_executor:

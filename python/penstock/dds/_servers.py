@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
 from typing import NoReturn
 
-from penstock import _binary
+from penstock import _binary, _processes
 from penstock.errors import Invalid
 
 ROLES = ("dispatcher", "worker")
 OLDEST_TENSORFLOW = (2, 5)
 _IDLE = "10m"  # without anybody who reads, and the job is done: longer than trainers take to be started again
 
-log = logging.getLogger("penstock")
-
 
 def become(role: str) -> NoReturn:
     """Replaces this process by the executable, which finds its addresses in the same environment."""
     command = [_binary.path(), role, "--exit-when-done", _IDLE, *(["--allow-code"] if role == "worker" else [])]
-    if not any(os.environ.get(name) for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE")):
-        log.warning(
-            "this %s listens on the network and asks nobody for a token: whoever can reach it can run programs on the readers. "
-            "Set PENSTOCK_TOKEN_FILE to a file with a secret, on servers and trainers alike",
-            role,
-        )
-        command.append("--without-token")
+    command += _processes.without_token(role)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, _binary.environment())

@@ -1,0 +1,106 @@
+"""A real tf.data.Dataset over a reader.
+
+TensorFlow calls Python once an element. It takes dense numeric components as they lie in the block where they begin at a multiple of 64 bytes,
+and copies them once where not; ragged and sparse ones are put together again from their parts by TensorFlow itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock._executor import tf_elements
+from penstock.errors import Invalid
+
+if TYPE_CHECKING:
+    from penstock.reader import Reader
+
+
+def make(iterations: Callable[[], Iterator[Any]], spec: Any) -> Any:
+    """Each iteration of the dataset is one of `iterations`, whose rows are those that elements of `spec` become."""
+    import tensorflow as tf
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def assemble(*tensors: Any) -> Any:
+        return tf_elements.from_parts(iter(tensors), spec)
+
+    parts = tuple(tf_elements.part_specs(spec))
+    return tf.data.Dataset.from_generator(_Parts(iterations, spec), output_signature=parts).map(assemble)
+
+
+class _Parts:
+    def __init__(self, iterations: Callable[[], Iterator[Any]], spec: Any) -> None:
+        self._iterations = iterations
+        self._spec = spec
+
+    def __call__(self) -> Iterator[tuple[Any, ...]]:
+        rows = self._iterations()
+        while True:
+            with _calls:
+                row = next(rows, None)
+            if row is None:
+                return
+            yield tuple(tf_elements.to_parts(row, self._spec))
+
+
+class _Calls:
+    """Those of TensorFlow's threads that wait for an element. None may be left when the interpreter ends: it would end them, and they the process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        atexit.register(self._end)
+
+    def add(self, reader: Reader) -> None:
+        self._readers.add(reader)
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._count += 1
+
+    def __exit__(self, *exc: object) -> None:
+        with self._changed:
+            self._count -= 1
+            self._changed.notify_all()
+
+    def _end(self) -> None:
+        for reader in self._readers:
+            reader.interrupt()
+        with self._changed:
+            self._changed.wait_for(lambda: self._count == 0, _END_WITHIN)
+
+
+_END_WITHIN = 1.0  # seconds
+_calls = _Calls()
+watch = _calls.add  # a reader whose rows TensorFlow takes
+
+
+class Epochs:
+    """One iteration at a time: an older one would take elements of the newer one's epoch.
+
+    TensorFlow takes elements ahead on threads of its own, so an older iteration may be waiting for one when the next begins; that waits for it.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        watch(reader)
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._current = 0
+
+    def __call__(self) -> Iterator[Any]:
+        with self._lock:
+            rows = iter(self._reader)
+            self._current += 1
+            mine = self._current
+        while True:
+            with self._lock:
+                if mine != self._current:
+                    raise Invalid("another iteration of this dataset was begun, and one job is read once at a time; end one before the next")
+                row = next(rows, None)
+            if row is None:
+                return
+            yield row
