@@ -96,6 +96,7 @@ WRONG: list[tuple[Call, str]] = [
     (_call(ROWS.distribute, "inline", places=1.5), r"places=1\.5"),
     (_call(penstock.connect, 5050), "service=5050"),
     (_call(penstock.connect, "inline", token=5), "connect: token=5"),
+    (_call(penstock.connect, "penstock://127.0.0.1:1", tls=5), "connect: tls=5 .*PEM"),
     (_call(penstock.connect, "inline", timeout=-1), "connect: timeout=-1"),
     (_call(penstock.connect, "local:0"), "local:0"),
     (_call(penstock.local, workers="2"), "local: workers='2' .*from 1 to 1024"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 from penstock import _binary
 from support.data import Records
-from support.slurm import MISSING, SlurmCluster
+from support.slurm import MISSING, SlurmCluster, running_slurm
 from support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -29,13 +28,8 @@ pytestmark = [
 
 @pytest.fixture
 def slurm() -> Iterator[SlurmCluster]:
-    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # names of its sockets must be short
-        cluster = SlurmCluster(Path(directory), nodes=5)
-        try:
-            cluster.wait_until_idle()
-            yield cluster
-        finally:
-            cluster.stop()
+    with running_slurm(nodes=5) as cluster:
+        yield cluster
 
 
 def _submit(slurm: SlurmCluster, records: Records, out: Path) -> str:

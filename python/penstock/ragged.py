@@ -24,9 +24,7 @@ class Ragged:
 
     def __init__(self, values: NDArray[Any], offsets: tuple[NDArray[np.int64], ...], shape: tuple[int | None, ...] = (None,)) -> None:
         if not isinstance(shape, tuple) or not isinstance(offsets, tuple):
-            raise Invalid(
-                f"Ragged: offsets={offsets!r} and shape={shape!r} are wrong; expected tuples, with offsets for each None in shape"
-            )
+            raise Invalid(f"Ragged: offsets={offsets!r} and shape={shape!r} are wrong; expected tuples, with offsets for each None in shape")
         if shape.count(None) != len(offsets):
             raise Invalid(f"shape {shape} has {shape.count(None)} ragged dimensions, but there are {len(offsets)} offsets")
         self.values = values

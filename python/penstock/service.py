@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +15,6 @@ from penstock._check import checked, flag, optional, seconds, size, text, whole,
 from penstock.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from penstock import _processes
@@ -134,11 +134,12 @@ def _local_of_process(workers: int) -> Service:
 
 
 def _token(token: str | None, address: str) -> str:
-    if token is not None:
-        return token
+    known = token if token is not None else _identity.ray_token(address)
+    if known is not None:
+        return known
     file = os.environ.get("PENSTOCK_TOKEN_FILE")
     if not file:
-        return os.environ.get("PENSTOCK_TOKEN") or _identity.ray_token(address) or ""
+        return os.environ.get("PENSTOCK_TOKEN", "")
     try:
         return Path(file).read_text().rstrip("\r\n")
     except OSError as error:
@@ -151,6 +152,8 @@ def _tls(tls: str | Mapping[str, str] | None) -> tuple[str, str, str]:
         tls = {name: os.environ.get(f"PENSTOCK_TLS_{name.upper()}", "") for name in ("ca", "cert", "key")}
     if isinstance(tls, str):
         tls = {"ca": tls}
+    if not isinstance(tls, Mapping):
+        raise wrong("connect: tls", tls, "the path of a PEM file, or a mapping of 'ca', 'cert' and 'key' to such")
     unknown = sorted(set(tls) - {"ca", "cert", "key"})
     if unknown:
         raise Invalid(f"tls has {unknown}; it may have 'ca', 'cert' and 'key', each the path of a PEM file")

@@ -10,6 +10,9 @@ import shlex
 import shutil
 import socket
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock import tfjob
@@ -94,6 +97,17 @@ class SlurmCluster:
         machine = f"NodeHostname={socket.gethostname().split('.')[0]} CPUs=64 RealMemory=500000"
         nodes = [f"NodeName={name} NodeAddr={address} Port={port} {machine}" for (name, address), port in zip(self.nodes.items(), ports)]
         return "\n".join([*_settings(self.directory, controller), *nodes, "PartitionName=all Nodes=ALL Default=YES State=UP", ""])
+
+
+@contextmanager
+def running_slurm(nodes: int) -> Iterator[SlurmCluster]:
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # names of its sockets must be short
+        cluster = SlurmCluster(Path(directory), nodes)
+        try:
+            cluster.wait_until_idle()
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 def _settings(directory: Path, port: int) -> list[str]:

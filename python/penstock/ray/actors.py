@@ -24,6 +24,12 @@ def node_address() -> str:
     return str(address())
 
 
+def _environment(token: str) -> dict[str, str]:
+    """This process's, but for a token of others."""
+    inherited = {name: value for name, value in _binary.environment().items() if name != "PENSTOCK_TOKEN_FILE"}
+    return {**inherited, "PENSTOCK_TOKEN": token}
+
+
 class Server:
     """A `penstock` server, from when it serves. Ray runs an actor's constructor on its main thread, which lives as long as the process."""
 
@@ -33,7 +39,7 @@ class Server:
             [_binary.path(), role, *flags, "--ready-fd", str(says_ready), "--parent", str(os.getpid())],
             stdin=subprocess.DEVNULL,
             pass_fds=[says_ready],
-            env={**_binary.environment(), "PENSTOCK_TOKEN": token},
+            env=_environment(token),
         )
         os.close(says_ready)
         self.address = os.read(ready, 4096).decode().strip()  # nothing, where it ends before it is ready
