@@ -34,5 +34,5 @@ def test_a_block_of_the_documentation_runs(language: str, code: str, tmp_path: P
     command = [sys.executable, "-c", code] if language == "python" else ["bash", "-euo", "pipefail", "-c", code]
     bin_directory = str(Path(_binary.path()).parent)
     environment = {**_binary.environment(), "PATH": f"{bin_directory}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]

@@ -130,3 +130,27 @@ def test_a_jax_loop_learns_and_goes_on_where_it_was(start_cluster: StartCluster,
     assert sorted(ids) == list(range(800)), "every row once"
     losses = [float(re.findall(r"loss ([\d.]+)", line)[0]) for leg in lines for line in leg]
     assert losses[-1] < 0.1 * losses[0]
+
+
+def test_model_fit_goes_on_in_mid_epoch_and_trains_on_each_row_once(start_cluster: StartCluster, tmp_path: Path) -> None:
+    _write_rows(tmp_path / "data")
+    service = {"PENSTOCK_SERVICE": start_cluster(1).address}
+    arguments = [str(tmp_path / "data"), "--checkpoint", str(tmp_path / "checkpoint")]
+    assert "trained on 320 rows, each at most 1 times" in _said("keras_resume.py", *arguments, "--steps", "20", **service)
+    assert "trained on 800 rows, each at most 1 times" in _said("keras_resume.py", *arguments, **service)
+
+
+def test_a_folder_of_images_is_decoded_by_workers_when_the_import_is_changed(start_cluster: StartCluster, tmp_path: Path) -> None:
+    import numpy as np
+    from PIL import Image
+
+    for label, colour in enumerate([(200, 40, 40), (40, 40, 200)]):
+        directory = tmp_path / "images" / str(label)
+        directory.mkdir(parents=True)
+        for i in range(32):
+            noise = np.random.default_rng(i).integers(-30, 30, (40, 48, 3))
+            Image.fromarray((np.array(colour) + noise).clip(0, 255).astype(np.uint8)).save(directory / f"{i}.jpg")
+    cluster = start_cluster(1, worker_flags=["--allow-code", "--cpus", "1"])
+    lines = _said("image_folder.py", str(tmp_path / "images"), "--epochs", "3", PENSTOCK_SERVICE=cluster.address).splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"epoch {i}: 64 images" for i in range(3)]
+    assert float(lines[-1].split()[4]) > 0.9, "it learns"
