@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from support.data import Records
 from support.waiting import wait_until
 
 TRAIN = Path(__file__).parent / "support" / "train.py"
+EXAMPLES = Path(__file__).parent.parent / "examples" / "python"
 
 
 def _spec(container: dict[str, Any], replicas: int = 1, restart: str = "ExitCode", **pod: Any) -> dict[str, Any]:
@@ -35,12 +38,10 @@ def _shell(script: str) -> dict[str, Any]:
     return {"command": ["sh", "-c", script]}
 
 
-def _start(manifest: dict[str, Any], directory: Path) -> subprocess.Popen[str]:
+def _start(manifest: dict[str, Any], directory: Path, out: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
     path = directory / "job.yaml"
     path.write_text(json.dumps(manifest))
-    return subprocess.Popen(
-        [_binary.path(), "tfjob", "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=_binary.environment()
-    )
+    return subprocess.Popen([_binary.path(), "tfjob", "run", str(path)], stdout=out, stderr=subprocess.STDOUT, text=True, env=_binary.environment())
 
 
 def _run(manifest: dict[str, Any], directory: Path) -> tuple[int, str]:
@@ -102,7 +103,7 @@ def test_sigterm_stops_all_pods_and_leaves_nothing(tmp_path: Path) -> None:
 def test_names_resolve_and_the_environment_is_the_operators(tmp_path: Path) -> None:
     look = """
 import os, json, socket
-print("SAW", json.dumps([json.loads(os.environ["TF_CONFIG"]), socket.gethostbyname("reco-chief-0"), os.environ["POD_IP"]]))
+print("SAW", json.dumps([json.loads(os.environ["TF_CONFIG"]), socket.gethostbyname(socket.gethostname()), os.environ["POD_IP"]]))
 """
     chief = {"command": ["python", "-c", look], "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}
     code, said = _run(_manifest({"Chief": _spec(chief), "Worker": _spec(_shell("exit 0"), replicas=2)}), tmp_path)
@@ -158,22 +159,93 @@ def test_a_training_job_reads_each_row_once(tmp_path: Path, records: Records) ->
     assert _ids(tmp_path) == records.ids
 
 
-def test_a_training_job_survives_a_killed_reader_and_a_killed_dispatcher(tmp_path: Path, records: Records) -> None:
-    (tmp_path / "hold").touch()
-    path = tmp_path / "job.yaml"
-    path.write_text(json.dumps(_training(records, tmp_path)))
-    log = tmp_path / "log"
+def _kill_and_wait(log: Path, pod: str) -> None:
+    """kill -9, and until it was started again."""
+    os.kill(_pid_of(log.read_text, pod), signal.SIGKILL)
+    wait_until(lambda: log.read_text().count(f"{pod} runs as") == 2, f"{pod} is started again")
+    assert f"{pod} ended with 137: restart 1" in log.read_text()
+
+
+@contextlib.contextmanager
+def _logged(manifest: dict[str, Any], directory: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """The run, and the file with what it says."""
+    log = directory / "log"
     with open(log, "w") as out:
-        process = subprocess.Popen([_binary.path(), "tfjob", "run", str(path)], stdout=out, stderr=out, env=_binary.environment())
+        process = _start(manifest, directory, out)
     try:
-        wait_until(lambda: len(list(tmp_path.glob("*.ids"))) == 3 and _ids(tmp_path), "the ranks read", within=60)
-        for pod in ("reco-datasetworker-0", "reco-datasetdispatcher-0"):
-            os.kill(_pid_of(log.read_text, pod), signal.SIGKILL)
-            wait_until(lambda pod=pod: log.read_text().count(f"{pod} runs as") == 2, f"{pod} is started again")  # type: ignore[misc]
-        (tmp_path / "hold").unlink()
-        assert process.wait(100) == 0, log.read_text()[-3000:]
+        yield process, log
     finally:
         process.kill()
         process.wait()
-    assert "reco-datasetworker-0 ended with 137: restart 1" in log.read_text()
+
+
+def test_a_training_job_survives_a_killed_reader_and_a_killed_dispatcher(tmp_path: Path, records: Records) -> None:
+    (tmp_path / "hold").touch()
+    with _logged(_training(records, tmp_path), tmp_path) as (process, log):
+        wait_until(lambda: len(list(tmp_path.glob("*.ids"))) == 3 and _ids(tmp_path), "the ranks read", within=60)
+        _kill_and_wait(log, "reco-datasetworker-0")
+        _kill_and_wait(log, "reco-datasetdispatcher-0")
+        (tmp_path / "hold").unlink()
+        assert process.wait(100) == 0, log.read_text()[-3000:]
     assert _ids(tmp_path) == records.ids
+
+
+# ---- the recommender of examples/
+
+
+def _recommender(data: Path, steps: int, token: Path) -> dict[str, Any]:
+    """One program for all pods: servers become penstock, ranks train. What torch wants to know is said as any TFJob of torch ranks would."""
+    variables = {"WORLD_SIZE": "3", "MASTER_ADDR": "reco-chief-0", "MASTER_PORT": str(_free_port()), "GLOO_SOCKET_IFNAME": "lo",
+                 "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "PENSTOCK_TOKEN_FILE": str(token), "PENSTOCK_MEMORY": "256MiB",
+                 "PENSTOCK_STATE_DIR": str(token.parent / "state")}  # fmt: skip
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    index = {"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}}
+    program = f"exec {sys.executable} {EXAMPLES / 'recommender.py'} {data} --steps {steps}"
+
+    def pod(rank: str, **more: Any) -> dict[str, Any]:
+        return {"command": ["sh", "-c", f"{rank} {program}"], "env": [*env, index], **more}
+
+    return _manifest({
+        "Chief": _spec(pod("RANK=0")),
+        "Worker": _spec(pod("RANK=$$((INDEX + 1))"), replicas=2),
+        "DatasetDispatcher": _spec(pod("", ports=[{"name": "tfjob-port", "containerPort": 5050}])),
+        "DatasetWorker": _spec(pod(""), replicas=2),
+    })  # fmt: skip
+
+
+def _free_port() -> int:
+    with socket.create_server(("", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("clicks")
+    subprocess.run([sys.executable, str(EXAMPLES / "recommender.py"), str(directory), "--write"], env=_binary.environment(), check=True, timeout=60)
+    return directory
+
+
+def _steps_of_ranks(log: Path) -> list[int]:
+    """How many steps each rank made, and none twice or left out."""
+    counts = []
+    for rank in range(3):
+        steps = [int(step) for step in re.findall(rf"rank {rank} step (\d+) ", log.read_text())]
+        assert steps == list(range(len(steps)))
+        counts.append(len(steps))
+    return counts
+
+
+@pytest.mark.parametrize("hurt", [False, True], ids=["untouched", "a reader and the dispatcher are killed"])
+@pytest.mark.timeout(240)
+def test_the_recommender_trains_as_a_tfjob(tmp_path: Path, clicks: Path, hurt: bool) -> None:
+    token, steps = tmp_path / "token", 400 if hurt else 30
+    token.write_text("a token of this test")
+    with _logged(_recommender(clicks, steps, token), tmp_path) as (process, log):
+        if hurt:
+            wait_until(lambda: "rank 0 step 3 " in log.read_text(), "the ranks train", within=120)
+            _kill_and_wait(log, "reco-datasetworker-0")
+            _kill_and_wait(log, "reco-datasetdispatcher-0")
+            assert min(_steps_of_ranks(log)) < steps, "training goes on after the last of them was killed"
+        assert process.wait(200) == 0, log.read_text()[-3000:]
+        assert _steps_of_ranks(log) == [steps] * 3

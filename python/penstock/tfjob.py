@@ -1,9 +1,9 @@
 """`penstock tfjob run MANIFEST`: a TFJob as processes of this machine, the way the operator would run it.
 
 Each replica is a process with the environment that its container would have: TF_CONFIG (in a container named `tensorflow`, and only where there is
-more than one replica), its env, the downward API. Names of pods resolve to loopback addresses, one a pod, by a hosts file that is mounted in a
-namespace of this run's own. Restart policies, exit codes, completion and cleanPodPolicy are the operator's. Images are not: commands run as they are
-found here, and a container without a command runs `penstock` with its args, as the image in deploy/ does.
+more than one replica), its env, the downward API, the pod's name as its host's. Names of pods resolve to loopback addresses, one a pod, by a hosts
+file that is mounted in a namespace of this run's own. Restart policies, exit codes, completion and cleanPodPolicy are the operator's. Images are
+not: commands run as they are found here, and a container without a command runs `penstock` with its args, as the image in deploy/ does.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from penstock.errors import Error, Invalid
 
 RETRYABLE_FROM = 128
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
+_NAMED = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"']  # a pod's host has the pod's name
 
 
 # ---- running it
@@ -47,7 +48,7 @@ class Pod:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *self.command],  # it never outlives this run
+            ["setpriv", "--pdeathsig", "KILL", *_NAMED, self.replica.name, *self.command],  # it never outlives this run
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

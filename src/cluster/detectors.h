@@ -29,6 +29,7 @@ Opinion<std::string> OriginalKubernetesJob(const Inputs& in);
 Opinion<Service> TfConfigService(const Inputs& in);
 Opinion<Role> TfConfigRole(const Inputs& in);
 Opinion<Place> TfConfigRank(const Inputs& in);
+Opinion<Address> TfConfigAdvertise(const Inputs& in);
 Opinion<uint16_t> TfConfigPort(const Inputs& in);
 Opinion<std::string> TfConfigJob(const Inputs& in);
 

@@ -55,6 +55,7 @@ constexpr std::array kAdvertise = {
     Row<Address>{Source::kKubernetes, KubernetesAdvertise},
     Row<Address>{Source::kOriginalKubernetes, OriginalKubernetesAdvertise},
     Row<Address>{Source::kOriginalSlurm, OriginalSlurmAdvertise},
+    Row<Address>{Source::kTfConfig, TfConfigAdvertise},
     Row<Address>{Source::kDefault,
                  [](const Inputs& in) {
                    return Opinion<Address>(Address{in.facts.hostname, 0}, "hostname");

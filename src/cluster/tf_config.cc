@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kVariable = "TF_CONFIG";
 constexpr std::string_view kDispatcher = "datasetdispatcher";
+constexpr std::string_view kWorker = "datasetworker";
 
 struct TfConfig {
   Json cluster;  // an object, or null where there is none
@@ -128,6 +129,15 @@ std::string FromTask() { return "TF_CONFIG.task"; }
 
 bool IsTrainerType(std::string_view type) { return SameName(type, "chief") || SameName(type, "master") || SameName(type, "worker"); }
 
+// Where the others were told to look for this server; nullopt where it is none, or they were told nothing.
+Result<std::optional<Address>> OwnAddress(const Inputs& in) {
+  PENSTOCK_ASSIGN(const std::optional<TfConfig> config, Read(in.environment));
+  if (!config || !config->index || config->sparse) return std::optional<Address>();
+  if (!SameName(config->type, kDispatcher) && !SameName(config->type, kWorker)) return std::optional<Address>();
+  PENSTOCK_ASSIGN(Address own, AddressOf(*config, config->type, *config->index));
+  return std::optional<Address>(std::move(own));
+}
+
 }  // namespace
 
 Opinion<Service> TfConfigService(const Inputs& in) {
@@ -162,16 +172,18 @@ Opinion<Place> TfConfigRank(const Inputs& in) {
   return {PlaceOf(**config), FromTask() + ", cluster"};
 }
 
-// Servers listen where the others were told to look for them.
-Opinion<uint16_t> TfConfigPort(const Inputs& in) {
-  const auto config = Read(in.environment);
-  if (!config.ok()) return {config.status(), FromTask()};
-  if (!*config || !(*config)->index || (*config)->sparse) return {};
-  const std::string& type = (*config)->type;
-  if (!SameName(type, kDispatcher) && !SameName(type, "datasetworker")) return {};
-  const Result<Address> own = AddressOf(**config, type, *(*config)->index);
+Opinion<Address> TfConfigAdvertise(const Inputs& in) {
+  const auto own = OwnAddress(in);
   if (!own.ok()) return {own.status(), FromTask()};
-  return {own->port, FromTask()};
+  if (!*own) return {};
+  return {**own, FromTask() + ", cluster"};
+}
+
+Opinion<uint16_t> TfConfigPort(const Inputs& in) {
+  const auto own = OwnAddress(in);
+  if (!own.ok()) return {own.status(), FromTask()};
+  if (!*own) return {};
+  return {(*own)->port, FromTask()};
 }
 
 // TFJob names a task's host <job>-<type>-<index>.
