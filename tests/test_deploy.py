@@ -83,9 +83,9 @@ def test_a_tfjob_tells_everybody_where_the_dispatcher_is() -> None:
         assert config["task"] == {"type": replica.type, "index": replica.index}
 
 
-def test_the_batch_script_is_a_shell_script_of_three_groups() -> None:
-    script = DEPLOY / "slurm" / "train.sbatch"
-    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
-    text = script.read_text()
+def test_the_batch_scripts_are_shell_scripts_and_one_has_three_groups() -> None:
+    for script in (DEPLOY / "slurm").iterdir():
+        assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0, script
+    text = (DEPLOY / "slurm" / "train.sbatch").read_text()
     assert text.count("#SBATCH hetjob") == 2
     assert all(f"--het-group={group} " in text for group in range(3))

@@ -16,9 +16,10 @@ from support.slurm import MISSING, SlurmCluster, running_slurm
 from support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
-BATCH_SCRIPT = ROOT / "deploy" / "slurm" / "train.sbatch"
-TRAIN = ROOT / "tests" / "support" / "train.py"
+SCRIPTS = ROOT / "deploy" / "slurm"
+SUPPORT = ROOT / "tests" / "support"
 RANKS = 8  # 2 nodes with 4 each, as the script says
+SAVED_AT = 5  # the step after which train_resume.py saves
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"Slurm is not installed ({', '.join(MISSING)}): scripts/setup.sh slurm installs it"),
@@ -28,11 +29,11 @@ pytestmark = [
 
 @pytest.fixture
 def slurm() -> Iterator[SlurmCluster]:
-    with running_slurm(nodes=5) as cluster:
+    with running_slurm(nodes=6) as cluster:  # one more than a job takes
         yield cluster
 
 
-def _submit(slurm: SlurmCluster, records: Records, out: Path) -> str:
+def _submit(slurm: SlurmCluster, records: Records, out: Path, script: str = "train.sbatch", program: str = "train.py") -> str:
     token = out / "token"
     token.touch(mode=0o600)
     token.write_text("a token of this test")
@@ -43,25 +44,20 @@ def _submit(slurm: SlurmCluster, records: Records, out: Path) -> str:
         "PENSTOCK_STATE_DIR": str(out / "state"),
         "PENSTOCK_MEMORY": "64MiB",
     }
-    return slurm.submit(str(BATCH_SCRIPT), sys.executable, str(TRAIN), records.pattern, str(out), str(RANKS), **environment)
+    return slurm.submit(str(SCRIPTS / script), sys.executable, str(SUPPORT / program), records.pattern, str(out), str(RANKS), **environment)
 
 
 def _ids(out: Path) -> list[int]:
     return sorted(int(line) for path in out.glob("*.ids") for line in path.read_text().split())
 
 
-def _readers(slurm: SlurmCluster) -> list[int]:
-    """Processes of readers, in this cluster and no other."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            ours = f"SLURM_CONF={slurm.directory}/".encode() in (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if ours and words[0].endswith(b"penstock") and words[1] == b"worker":
-            found.append(int(process.name))
-    return found
+def _command(process: int) -> list[str]:
+    words = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
+    return [Path(words[0]).name, *words[1:]]
+
+
+def _batches(out: Path, attempt: int, rank: int) -> list[list[int]]:
+    return [[int(row) for row in line.split()] for line in (out / f"{attempt}-{rank}.ids").read_text().splitlines()]
 
 
 def test_a_heterogeneous_job_reads_each_row_once(slurm: SlurmCluster, records: Records, tmp_path: Path) -> None:
@@ -75,7 +71,21 @@ def test_a_heterogeneous_job_survives_a_killed_reader(slurm: SlurmCluster, recor
     (tmp_path / "hold").touch()
     job = _submit(slurm, records, tmp_path)
     wait_until(lambda: len(list(tmp_path.glob("*.ids"))) == RANKS and _ids(tmp_path), "the ranks read", within=60)
-    os.kill(_readers(slurm)[0], signal.SIGKILL)
+    os.kill(next(pid for pid in slurm.processes("TASK_TYPE=datasetworker") if _command(pid)[:2] == ["penstock", "worker"]), signal.SIGKILL)
     (tmp_path / "hold").unlink()
     assert slurm.wait_for(job) == "COMPLETED", (slurm.directory / "job.out").read_text()
     assert _ids(tmp_path) == records.ids
+
+
+def test_a_job_that_is_requeued_because_a_node_was_lost_goes_on_from_its_checkpoint(slurm: SlurmCluster, records: Records, tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    job = _submit(slurm, records, tmp_path, "one-allocation.sbatch", "train_resume.py")
+    wait_until((tmp_path / "checkpoint").exists, "a checkpoint is there", within=60)
+    wait_until(lambda: all(len(_batches(tmp_path, 0, rank)) > SAVED_AT for rank in range(RANKS)), "the ranks are beyond it")
+    slurm.lose(slurm.nodes_of(job)[-1])  # where ranks are
+    (tmp_path / "hold").unlink()
+    assert slurm.wait_for(job, within=90) == "COMPLETED", (slurm.directory / "job.out").read_text() + slurm.log[-3000:]
+    before = [row for rank in range(RANKS) for batch in _batches(tmp_path, 0, rank)[:SAVED_AT] for row in batch]
+    after = [row for rank in range(RANKS) for batch in _batches(tmp_path, 1, rank) for row in batch]
+    assert len(before) == RANKS * SAVED_AT * 20
+    assert sorted(before + after) == records.ids

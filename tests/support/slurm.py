@@ -5,9 +5,11 @@ All of it lives in namespaces of its own, so that names resolve, and nothing is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -19,6 +21,8 @@ from penstock import tfjob
 from support.waiting import wait_until
 
 MISSING = [name for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun") if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+
+NODE_OF_SLURMD = "NODE_OF_SLURMD"  # tells a node's slurmd, and what guards its steps, from those of others
 
 
 class SlurmCluster:
@@ -70,6 +74,28 @@ class SlurmCluster:
 
         return wait_until(ended, f"job {job} ends", within=within)
 
+    def processes(self, *of: str) -> list[int]:
+        """Those of this cluster, and no other, that have one of these lines in their environment."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                lines = (process / "environ").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if f"SLURM_CONF={self.directory}/slurm.conf" in lines and not set(of).isdisjoint(lines):
+                found.append(int(process.name))
+        return found
+
+    def nodes_of(self, job: str) -> list[str]:
+        return self.ask("scontrol", "show", "hostnames", self.ask("squeue", "--noheader", "--format=%N", f"--jobs={job}").strip()).split()
+
+    def lose(self, node: str) -> None:
+        """A node goes, with all that runs on it. It is told to the controller before anybody there could say that it ends."""
+        everything = self.processes(f"{NODE_OF_SLURMD}={node}", f"SLURMD_NODENAME={node}")
+        _signal(everything, signal.SIGSTOP)
+        self.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+        _signal(everything, signal.SIGKILL)
+
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -85,7 +111,7 @@ class SlurmCluster:
         files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
         flags = " ".join(shlex.quote(f"--{flag}={munge / name}") for flag, name in files.items())
         controller = "slurmctld -D & "
-        return f"munged --force {flags}; {controller}" + "".join(f"slurmd -D -N {node} & " for node in self.nodes) + "wait"
+        return f"munged --force {flags}; {controller}" + "".join(f"{NODE_OF_SLURMD}={node} slurmd -D -N {node} & " for node in self.nodes) + "wait"
 
     def _configuration(self) -> str:
         for name in ["state", *(f"spool/{node}" for node in self.nodes)]:
@@ -110,13 +136,19 @@ def running_slurm(nodes: int) -> Iterator[SlurmCluster]:
             cluster.stop()
 
 
+def _signal(processes: list[int], number: int) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
 def _settings(directory: Path, port: int) -> list[str]:
     return [
         "ClusterName=test",
         "SlurmctldHost=localhost(127.0.0.1)",
         f"SlurmctldPort={port}",
         "SlurmUser=root",
-        f"AuthInfo=socket={directory}/munge/socket",
+        f"AuthInfo=socket={directory}/munge/socket,cred_expire=5",  # a job that is requeued waits so long
         f"StateSaveLocation={directory}/state",
         f"SlurmdSpoolDir={directory}/spool/%n",
         f"SlurmctldPidFile={directory}/slurmctld.pid",
