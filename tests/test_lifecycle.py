@@ -8,11 +8,13 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock import Dataset, _binary
+from support.data import write_records
 from support.servers import Server, Servers
 from support.waiting import wait_until
 
@@ -130,3 +132,29 @@ def test_sigterm_ends_a_dispatcher_that_goes_on_from_its_state(servers: Servers,
             rows += batch.tolist()
     assert sorted(rows) == list(range(1000))
     wait_until(lambda: dispatcher.process.poll() is not None, "the first dispatcher is gone")
+
+
+def test_what_happens_to_a_lane_is_logged_with_job_lane_and_worker(servers: Servers, tmp_path: Path) -> None:
+    damaged = write_records(tmp_path, files=1, rows=50, compression="none")
+    content = bytearray(damaged.files[0].read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    damaged.files[0].write_bytes(content)
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    worker = servers.start("worker", "--dispatcher", dispatcher.address)
+    with penstock.connect(dispatcher.address) as service, pytest.raises(penstock.DataError):
+        list(Dataset.from_tfrecord(damaged.pattern).distribute(service, job_name="logged"))
+    line = re.search(r"warn\w* lane\.failed (.*)", worker.log)
+    assert line, worker.log
+    assert re.match(rf'job=logged epoch=0 lane=\d+ worker={re.escape(worker.address)} why=".*{damaged.files[0].name}', line[1]), line[1]
+
+
+def test_a_peer_of_another_version_of_the_frames_is_told_so(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    host, port = dispatcher.address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=20) as peer:
+        peer.sendall(b"PSTK" + bytes([99]) + bytes(35))
+        said = b""
+        while more := peer.recv(4096):
+            said += more
+    assert b"version 99" in said
+    assert dispatcher.process.poll() is None
