@@ -85,7 +85,7 @@ def maybe_distribute_dataset(dataset: Any, *, processing_mode: str | None) -> An
 def maybe_distribute_dataset(dataset: Any, *, processing_mode: str | None = None) -> Any:
     """Has the readers prepare `dataset`, once for all ranks: a tf.data.Dataset, a penstock.Dataset or a torch dataset, and the same comes out.
 
-    Rank 0 registers it and tells the others, and all of them read one job, so that a reader holds one pipeline however many ranks there are.
+    Rank 0 registers it and tells the others, and all of them read one job, whose lanes they share.
     Without readers, and in evaluators, `dataset` itself comes back.
     """
     address = _identity.current().service_to_join()

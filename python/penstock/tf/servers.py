@@ -16,7 +16,10 @@ END_WITHIN = 5.0
 _PORT = "%port%"
 
 # The server ends with this process, however it ends: its input is a pipe whose other end goes with it.
-_WITH_PARENT = '"$@" </dev/null & server=$!; trap "kill -TERM $server" TERM; (cat >/dev/null; kill -TERM $server 2>/dev/null) <&3 3<&- & wait $server; wait $server'
+_WITH_PARENT = (
+    '"$@" </dev/null & server=$!; trap "kill -TERM $server" TERM; (cat >/dev/null; kill -TERM $server 2>/dev/null) <&3 3<&- & '
+    "wait $server; wait $server"
+)
 
 
 class DispatcherConfig(NamedTuple):
