@@ -120,7 +120,7 @@ void ClientCore::Apply(const msg::BeatReply& reply) {
   }
   answered_ = reply.serial;
   waiting_for_ = reply.waiting_for;
-  TakeWorkers(reply.workers);
+  if (!reply.workers.empty()) TakeWorkers(reply.workers);  // else they are as before
   if (strict()) return TakeRingReply(reply);
   AcknowledgeFinishes(reply);
   TakeGrants(reply);

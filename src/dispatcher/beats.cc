@@ -11,6 +11,8 @@
 namespace penstock::dispatcher {
 namespace {
 
+constexpr uint64_t kTellWorkersEvery = 16;  // beats
+
 Status PutAway(const Tombstone& job) {
   if (job.outcome == kOutcomeFinished) return Status(Code::kFinished, "the job has finished, all its epochs being delivered, and was put away");
   return Status(Code::kStale,
@@ -158,7 +160,16 @@ void DispatcherCore::Impl::ApplyHolds(Job& job, const Consumer& consumer, const 
   }
 }
 
-msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, const Consumer& consumer) const {
+// A thousand workers in each of a thousand replies a second would be most of what a dispatcher does: they are told when they changed, on a new
+// session, and now and then, for a reply may be lost.
+void DispatcherCore::Impl::TellWorkers(Consumer& consumer, msg::BeatReply& reply) {
+  const std::pair told{consumer.session, workers_version_};
+  if (consumer.told == told && consumer.serial % kTellWorkersEvery != 0) return;
+  consumer.told = told;
+  reply.workers = WorkerList();
+}
+
+msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, Consumer& consumer) {
   msg::BeatReply reply;
   reply.serial = consumer.serial;
   reply.generation = job.generation;
@@ -177,8 +188,8 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, const Consumer& c
   if (const auto steps = job.steps.find(consumer.epoch); steps != job.steps.end()) reply.limit = reply.steps = steps->second;
   reply.started = job.mode != Mode::kStrict || job.started;
   reply.epoch_done = consumer.epoch < job.first_open;
-  reply.workers = WorkerList();
-  reply.waiting_for = WaitsFor(job, consumer, reply.workers.size());
+  TellWorkers(consumer, reply);
+  reply.waiting_for = WaitsFor(job, consumer, KnownWorkers());
   return reply;
 }
 

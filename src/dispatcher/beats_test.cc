@@ -285,5 +285,26 @@ TEST(Beat, TailsOfAnEarlierEpochWithOneThatHasGoneOnHoldNobodyUp) {
   EXPECT_TRUE(behind.reply.end) << "epoch 0's tail waits for epoch 2's end, and that for epoch 1's";
 }
 
+TEST(Beat, WorkersAreToldWhenTheyChangeOnANewSessionAndNowAndThen) {
+  CoreHarness h;
+  h.AddWorker(1);
+  Scripted consumer(h.JoinOk(h.JoinOf(1), LayoutOf(4)));
+  EXPECT_EQ(consumer.Say(h).workers.size(), 1u) << "the first of this session";
+  EXPECT_EQ(consumer.Say(h).workers.size(), 0u);
+  h.AddWorker(2);
+  EXPECT_EQ(std::get<msg::BeatReply>(h.pushed.back().message).workers.size(), 2u) << "at once, and unasked";
+  EXPECT_EQ(consumer.Say(h).workers.size(), 0u);
+  h.Feed(SessionClosed{SessionId{1}});
+  ++consumer.beat.serial;
+  const auto again = std::get<msg::BeatReply>(h.Say(SessionId{77}, consumer.beat));
+  EXPECT_EQ(again.workers.size(), 2u);
+  size_t told = 0;
+  for (int i = 0; i < 64; ++i) {
+    ++consumer.beat.serial;
+    told += std::get<msg::BeatReply>(h.Say(SessionId{77}, consumer.beat)).workers.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(told, 4u) << "for a reply may have been lost";
+}
+
 }  // namespace
 }  // namespace penstock::dispatcher

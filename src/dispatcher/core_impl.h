@@ -131,7 +131,8 @@ class DispatcherCore::Impl {
   void GiveBackAll(Job& job, ConsumerId consumer, bool doubtful, Changes& changes);
   void ApplyHolds(Job& job, const Consumer& consumer, const std::vector<msg::Hold>& holds);
   void MoveOn(Job& job, Consumer& consumer, Epoch epoch, Changes& changes);
-  msg::BeatReply MakeReply(const Job& job, const Consumer& consumer) const;
+  msg::BeatReply MakeReply(const Job& job, Consumer& consumer);
+  void TellWorkers(Consumer& consumer, msg::BeatReply& reply);
   void ExpireMembers(Job& job);
   void RemoveMember(Job& job, ConsumerId id, bool doubtful, Changes& changes);
 
@@ -175,6 +176,7 @@ class DispatcherCore::Impl {
   void ExpireWorkers();
   void TellAllWorkersChanged();
   std::vector<msg::WorkerInfo> WorkerList() const;
+  size_t KnownWorkers() const;
 
   // status.cc
   void OnMessage(SessionId session, RequestId request, const msg::StatusAsk& message);
@@ -194,6 +196,7 @@ class DispatcherCore::Impl {
   std::map<uint64_t, Gather> gathers_;
   uint64_t gathers_made_ = 0;
   std::map<WorkerId, Worker> workers_;
+  uint64_t workers_version_ = 1;  // rises with each change of what consumers are told of them
   std::deque<Tombstone> tombstones_;
   uint64_t next_tombstone_ = 1;
   uint32_t jobs_made_ = 0;  // in this term

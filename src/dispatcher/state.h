@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,8 +38,9 @@ struct Consumer {
   uint32_t want = 0;
   bool idle = false;
   uint64_t tail_rows = 0;
-  bool ending = false;  // it gives back its tails and gets END
-  bool news = false;    // its next reply differs from the last
+  bool ending = false;                    // it gives back its tails and gets END
+  bool news = false;                      // its next reply differs from the last
+  std::pair<SessionId, uint64_t> told{};  // which list of workers it was sent, and on which session
   uint64_t rows = 0;
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;

@@ -122,10 +122,15 @@ void DispatcherCore::Impl::ExpireWorkers() {
 
 // Every consumer opens its lanes by the list it knows.
 void DispatcherCore::Impl::TellAllWorkersChanged() {
+  ++workers_version_;
   for (auto& [id, job] : jobs_) {
     for (auto& [consumer, member] : job.members) member.news = true;
     SendNews(job);
   }
+}
+
+size_t DispatcherCore::Impl::KnownWorkers() const {
+  return static_cast<size_t>(std::count_if(workers_.begin(), workers_.end(), [](const auto& item) { return !item.second.awaited; }));
 }
 
 std::vector<msg::WorkerInfo> DispatcherCore::Impl::WorkerList() const {

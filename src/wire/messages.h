@@ -180,13 +180,13 @@ struct BeatReply {
   std::vector<Grant> grants;  // all grants of this consumer: what is not here is not its own any more
   std::vector<Grant> revoke;  // give these back: answer with a Finish at the received mark
   Epoch epoch{};
-  bool end = false;         // END of `epoch` for this consumer; tails it still holds are its to deliver as the short batch
-  bool epoch_done = false;  // all lanes of `epoch` were delivered
-  std::vector<WorkerInfo> workers;
-  std::string waiting_for;    // why there is no grant, in words
-  bool started = true;        // strict: all indices have joined
-  uint64_t limit = kNoLimit;  // the loop may have so many batches of this epoch, for now…
-  uint64_t steps = kNoLimit;  // …and so many in all: what is missing is padded, what is beyond is dropped by rule
+  bool end = false;                 // END of `epoch` for this consumer; tails it still holds are its to deliver as the short batch
+  bool epoch_done = false;          // all lanes of `epoch` were delivered
+  std::vector<WorkerInfo> workers;  // none: as before
+  std::string waiting_for;          // why there is no grant, in words
+  bool started = true;              // strict: all indices have joined
+  uint64_t limit = kNoLimit;        // the loop may have so many batches of this epoch, for now…
+  uint64_t steps = kNoLimit;        // …and so many in all: what is missing is padded, what is beyond is dropped by rule
   friend bool operator==(const BeatReply&, const BeatReply&) = default;
 };
 struct Leave {
