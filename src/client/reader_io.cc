@@ -290,33 +290,41 @@ void ReaderIo::Leave(std::promise<void> left) {
   });
 }
 
+// What `ask` says on the I/O thread; a default answer where that has stopped.
+template <class Ask>
+auto ReaderIo::Asked(Ask ask) {
+  using Answer = std::invoke_result_t<Ask>;
+  auto promise = std::make_shared<std::promise<Answer>>();
+  std::future<Answer> future = promise->get_future();
+  hub_.io().Post([self = shared_from_this(), promise = std::move(promise), ask = std::move(ask)] { promise->set_value(ask()); });
+  try {
+    return future.get();
+  } catch (const std::future_error&) {
+    return Answer();
+  }
+}
+
 std::string ReaderIo::WaitingFor() {
-  auto promise = std::make_shared<std::promise<std::string>>();
-  std::future<std::string> future = promise->get_future();
-  hub_.io().Post([self = shared_from_this(), promise] { promise->set_value(self->core_.WaitingFor()); });
-  return future.get();
+  return Asked([this] { return core_.WaitingFor(); });
 }
 
 ReaderStats ReaderIo::Stats() {
-  auto promise = std::make_shared<std::promise<ReaderStats>>();
-  std::future<ReaderStats> future = promise->get_future();
-  hub_.io().Post([self = shared_from_this(), promise] {
-    const ShelfTotals totals = self->shelf_.totals();
-    const ClientCounts& counts = self->core_.counts();
+  return Asked([this] {
+    const ShelfTotals totals = shelf_.totals();
+    const ClientCounts& counts = core_.counts();
     ReaderStats stats;
     stats.rows = totals.rows;
     stats.batches = totals.batches;
     stats.dropped_rows = totals.dropped_rows;
     stats.waited = totals.waited;
-    stats.bytes = self->bytes_;
+    stats.bytes = bytes_;
     stats.lanes_done = counts.lanes_done;
     stats.reopened = counts.reopened;
     stats.hedged = counts.hedged;
     stats.bytes_held = counts.held_bytes;
-    if (self->waiting_told_ || self->row_spec_ == nullptr) stats.waiting_for = self->core_.WaitingFor();
-    promise->set_value(std::move(stats));
+    if (waiting_told_ || row_spec_ == nullptr) stats.waiting_for = core_.WaitingFor();
+    return stats;
   });
-  return future.get();
 }
 
 }  // namespace penstock

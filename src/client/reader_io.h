@@ -101,7 +101,9 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   void Post(void (ReaderIo::*method)());
   BlockPtr Hold(Handle handle, Extent extent, BlockView view);
   void FinishJoin(Result<msg::Joined> outcome);
-  LinkKey KeyOf(WorkerId worker) const { return {worker, params_.connect.shared_memory}; }
+  template <class Ask>
+  auto Asked(Ask ask);
+  LinkKey KeyOf(WorkerId worker) const { return {worker, params_.connect.shared_memory, params_.connect.token, params_.tls}; }
 
   Hub& hub_;
   const ReaderParams params_;

@@ -105,7 +105,7 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
     streams_.clear();
     const auto users = Users();
     users_.clear();
-    links_.Forget({worker(), target_.shared_memory}, this);
+    links_.Forget(target_.key(), this);
     for (const auto& user : users) user->OnWorkerDown(worker(), why);
   }
 
@@ -134,26 +134,26 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
 };
 
 void WorkerLinks::Attach(const LinkTarget& target, const std::shared_ptr<LinkUser>& user) {
-  auto& link = links_[{target.worker.worker, target.shared_memory}];
+  auto& link = links_[target.key()];
   if (link != nullptr) return link->Attach(user);
   link = std::make_shared<Link>(*this, target);
   link->Attach(user);
   link->Start();
 }
 
-void WorkerLinks::Detach(LinkKey key, LinkUser& user) {
+void WorkerLinks::Detach(const LinkKey& key, LinkUser& user) {
   const auto at = links_.find(key);
   if (at == links_.end()) return;
   const std::shared_ptr<Link> link = at->second;
   if (link->Detach(user)) links_.erase(at);
 }
 
-void WorkerLinks::Send(LinkKey key, StreamId stream, Message message, LinkUser& user) {
+void WorkerLinks::Send(const LinkKey& key, StreamId stream, Message message, LinkUser& user) {
   const auto link = links_.find(key);
   if (link != links_.end()) link->second->Send(stream, std::move(message), user);
 }
 
-void WorkerLinks::Forget(LinkKey key, const Link* link) {
+void WorkerLinks::Forget(const LinkKey& key, const Link* link) {
   const auto at = links_.find(key);
   if (at != links_.end() && at->second.get() == link) links_.erase(at);
 }

@@ -28,16 +28,20 @@ class LinkUser {
   virtual bool ExpectsBlock(StreamId stream, uint64_t bytes) const = 0;
 };
 
-// Whom to connect to, and how. A worker's id is its incarnation's own, so it names cluster and token, too.
+// A worker, and how it is reached: a session is shared by those alone who show the same.
+struct LinkKey {
+  WorkerId worker{};
+  bool shared_memory = true;
+  std::string token{};
+  std::shared_ptr<const Tls> tls{};
+  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
+};
 struct LinkTarget {
   msg::WorkerInfo worker;
   Credentials credentials;
   bool shared_memory = true;
-};
-struct LinkKey {
-  WorkerId worker{};
-  bool shared_memory = true;
-  friend auto operator<=>(const LinkKey&, const LinkKey&) = default;
+
+  LinkKey key() const { return {worker.worker, shared_memory, credentials.token, credentials.tls}; }
 };
 
 class WorkerLinks {
@@ -47,14 +51,14 @@ class WorkerLinks {
   // OnWorkerUp or OnWorkerDown follows.
   void Attach(const LinkTarget& target, const std::shared_ptr<LinkUser>& user);
   // The last user's leaving closes the session.
-  void Detach(LinkKey key, LinkUser& user);
+  void Detach(const LinkKey& key, LinkUser& user);
   // Open makes `stream` the user's; CloseLane, and the worker's last word on it, end that. Dropped where the link is down.
-  void Send(LinkKey key, StreamId stream, Message message, LinkUser& user);
+  void Send(const LinkKey& key, StreamId stream, Message message, LinkUser& user);
 
  private:
   class Link;
   friend class Link;
-  void Forget(LinkKey key, const Link* link);
+  void Forget(const LinkKey& key, const Link* link);
 
   IoThread& io_;
   std::map<LinkKey, std::shared_ptr<Link>> links_;

@@ -90,6 +90,16 @@ TEST(Errors, AMissingFeatureNamesFileOffsetAndRecord) {
   EXPECT_NE(status.detail("offset"), "");
 }
 
+TEST(Errors, ABadRecordLeavesNoRowOfWhichOnlySomeColumnsAreThere) {
+  TempDir dir;
+  const Plan bad = Parsed(Records({WriteExamples(dir, 4)}), /*with_name=*/true);
+  for (const Plan& plan : {Over(bad, "enumerate"), Over({bad, bad}, "zip")}) {
+    std::vector<std::string> rows;
+    EXPECT_EQ(ReadError(*Compile(plan), 0, &rows).code(), Code::kData);
+    EXPECT_EQ(rows.size(), 1u) << "the first record is good";
+  }
+}
+
 TEST(Errors, AChangedFileIsNamedWithWhatChanged) {
   TempDir dir;
   const auto files = WriteFiles(dir, 2, 5, Compression::kNone);

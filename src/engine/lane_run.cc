@@ -100,7 +100,7 @@ class Run final : public LaneRun {
     return std::min({plan_.group_rows - columns_.rows(), at_once, request_.to - read_});
   }
 
-  bool over() const { return ended_ || read_ == request_.to; }
+  bool over() const { return ended_ || read_ >= request_.to; }
 
   bool WantsMore() const { return !rows_.empty() || (!over() && !Complete()); }
 
@@ -112,7 +112,7 @@ class Run final : public LaneRun {
     while (pulled < rows && pulled_bytes_ < request_.block_target) {
       more = stream_->Next(rows_[pulled]);
       if (!more.ok() || !*more) break;
-      pulled_bytes_ += rows_[pulled++].bytes.size();
+      pulled_bytes_ += HeldBytes(rows_[pulled++]);
     }
     ended_ = more.ok() && !*more;
     rows_.resize(more.ok() ? pulled : 0);
@@ -123,7 +123,8 @@ class Run final : public LaneRun {
   // Rows that make a whole block, all of one size, are evaluated where the block will lie. There may be no room for it now.
   std::optional<StepResult> MakePlace() {
     const uint64_t rows = rows_.size();
-    const bool whole = request_.by_group ? rows == plan_.group_rows : rows * fixed_row_bytes_ >= request_.block_target;
+    const bool groups = (next_ + rows) % plan_.group_rows == 0;
+    const bool whole = request_.by_group ? rows == plan_.group_rows : groups && rows * fixed_row_bytes_ >= request_.block_target;
     if (rows == 0 || columns_.rows() > 0 || fixed_row_bytes_ == 0 || !(whole || over())) return std::nullopt;
     std::vector<uint64_t> lengths;
     for (size_t i = 0; i < columns_.size(); ++i) lengths.push_back(rows * columns_[i].shape().fan[0]);
@@ -144,7 +145,9 @@ class Run final : public LaneRun {
     for (const Row& row : rows_) row_ptrs_.push_back(&row);
     column_ptrs_.clear();
     for (size_t i = 0; i < columns_.size(); ++i) column_ptrs_.push_back(&columns_[i]);
+    const uint64_t before = columns_.rows();
     Status status = Evaluate(*plan_.root, row_ptrs_, column_ptrs_);
+    if (!status.ok()) columns_.Truncate(before);  // some columns may have the rows that others lack
     if (columns_.rows() > 0) row_bytes_ = columns_.bytes() / columns_.rows() + 1;
     rows_.clear();
     pulled_bytes_ = 0;

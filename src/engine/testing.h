@@ -59,7 +59,7 @@ struct ReadOptions {
 std::vector<std::string> ReadLane(const Pipeline& pipeline, uint32_t lane, const ReadOptions& options = {});
 std::vector<std::string> ReadEpoch(const Pipeline& pipeline, const ReadOptions& options = {});
 // The error that the lane ends in.
-Status ReadError(const Pipeline& pipeline, uint32_t lane);
+Status ReadError(const Pipeline& pipeline, uint32_t lane, std::vector<std::string>* rows = nullptr);  // `rows`: those that came before
 
 std::vector<std::string> Sorted(std::vector<std::string> rows);
 

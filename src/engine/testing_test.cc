@@ -173,9 +173,9 @@ std::vector<std::string> ReadEpoch(const Pipeline& pipeline, const ReadOptions& 
   return all;
 }
 
-Status ReadError(const Pipeline& pipeline, uint32_t lane) {
-  std::vector<std::string> rows;
-  return Read(pipeline, lane, {}, rows);
+Status ReadError(const Pipeline& pipeline, uint32_t lane, std::vector<std::string>* rows) {
+  std::vector<std::string> unwanted;
+  return Read(pipeline, lane, {}, rows == nullptr ? unwanted : *rows);
 }
 
 std::vector<std::string> Sorted(std::vector<std::string> rows) {

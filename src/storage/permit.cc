@@ -14,7 +14,7 @@ struct Prefix {
   fs::path real;   // where it leads
 };
 std::vector<Prefix>& Prefixes() {
-  static std::vector<Prefix> prefixes;
+  static auto& prefixes = *new std::vector<Prefix>;  // never destroyed, as the system clock is not
   return prefixes;
 }
 

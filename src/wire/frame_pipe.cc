@@ -16,6 +16,7 @@ constexpr size_t kReadPiece = 128 * kKiB;   // larger reads evict what the cache
 constexpr size_t kTurn = 1 * kMiB;          // then others get their turn
 constexpr size_t kMaxPieces = 64;           // of one writev
 constexpr size_t kMaxWaitingDescriptors = 64;
+constexpr size_t kDrip = 64 * kKiB;  // of a message between two looks: a link that gives less holds a session for nothing
 constexpr auto kFarewell = 1s;
 
 }  // namespace
@@ -206,6 +207,13 @@ Status FramePipe::Deliver() {
   wants_ = Wants::kHeader;
   same_body_ = false;
   return owner_->OnFrame(header_, body_, std::move(payload_));
+}
+
+bool FramePipe::TakeDripping() {
+  const bool dripping = same_body_ && body_.size() < body_before_ + kDrip;
+  same_body_ = wants_ == Wants::kBody;
+  body_before_ = body_.size();
+  return dripping;
 }
 
 Fd FramePipe::TakeDescriptor() {

@@ -61,8 +61,8 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   // True once for each stretch in which something was read (written): how a session knows silence.
   bool TakeHeard() { return std::exchange(heard_, false); }
   bool TakeSpoke() { return std::exchange(spoke_, false); }
-  // True where the message that comes in now was coming in when last asked: how a session knows one that drips.
-  bool TakeSameBody() { return std::exchange(same_body_, wants_ == Wants::kBody); }
+  // True where the message that comes in now was coming in when last asked, and little of it came since: how a session knows one that drips.
+  bool TakeDripping();
 
   // Leaves its owner. Sends what is queued and `last`, for a moment: a peer that is told why it is closed should also get to read it.
   void Farewell(OutFrame last);
@@ -123,6 +123,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   bool waiting_to_read_ = false;
   bool heard_ = false;
   bool same_body_ = false;
+  size_t body_before_ = 0;  // of it, when last asked
 
   // Writing.
   std::deque<Outgoing> queue_;

@@ -168,7 +168,7 @@ void SessionImpl::Tick() {
   }
   const bool spoke = pipe_->TakeSpoke();
   const bool waits = pipe_->unsent_bytes() > 0;
-  drip_ticks_ = pipe_->TakeSameBody() ? drip_ticks_ + 1 : 0;
+  drip_ticks_ = pipe_->TakeDripping() ? drip_ticks_ + 1 : 0;
   stuck_ticks_ = waits && !spoke ? stuck_ticks_ + 1 : 0;
   if (std::max(drip_ticks_, stuck_ticks_) * facts_.pace.ping_every >= facts_.pace.stalled) {
     const std::string what = drip_ticks_ > stuck_ticks_ ? " has not finished a message within " : " has read nothing of what it was sent for ";

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 namespace penstock {
 namespace {
@@ -59,7 +60,8 @@ Status Judge(const SSL* ssl, bool client) {
 
 class TlsStream final : public ByteStream {
  public:
-  TlsStream(Connection ssl, std::string host) : ssl_(std::move(ssl)), client_(!host.empty()), host_(std::move(host)) {}
+  // `host`: that a client asked for; none for a server.
+  TlsStream(Connection ssl, std::optional<std::string> host) : ssl_(std::move(ssl)), client_(host.has_value()), host_(std::move(host).value_or("")) {}
 
   Result<Step> Shake(int fd) override {
     if (!begun_) {
@@ -186,7 +188,7 @@ class Loaded final : public Tls {
     Connection ssl(SSL_new(context_.get()), SSL_free);
     const int mode = certificate_required ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_PEER;
     SSL_set_verify(ssl.get(), checks_ ? mode : SSL_VERIFY_NONE, nullptr);
-    return std::make_unique<TlsStream>(std::move(ssl), std::string());
+    return std::make_unique<TlsStream>(std::move(ssl), std::nullopt);
   }
 
  private:

@@ -2,7 +2,7 @@
 //
 // Certificates come from an authority of the cluster's own. A client accepts a server whose certificate that authority issued for the host it
 // asked for, or for the name "penstock": workers are reached by addresses that no certificate could know. A server with an authority accepts
-// clients whose certificate it issued; one that has a token too lets those in who show it instead.
+// clients whose certificate it issued; one that has a token too asks for the token alone.
 // Unix sockets stay plain: the kernel says who the peer is.
 #pragma once
 

@@ -109,7 +109,10 @@ void Shell::Accept(std::shared_ptr<Session> session) {
 void Shell::OnMessage(Session& session, StreamId stream, RequestId request, Message message) {
   if (request != RequestId{})
     return session.Reply(request, msg::Failed{Status(Code::kInvalid, "a worker takes lanes, not requests: ask the dispatcher")});
-  if (const auto* open = std::get_if<msg::Open>(&message)) opened_[{session.id(), stream}] = {open->job, open->range.lane, open->by_group};
+  // What is open on the stream stays what it is, as it does for the core: a second word is not heard.
+  if (const auto* open = std::get_if<msg::Open>(&message)) {
+    opened_.try_emplace({session.id(), stream}, OpenLane{open->job, open->range.lane, open->by_group});
+  }
   if (std::holds_alternative<msg::CloseLane>(message)) opened_.erase({session.id(), stream});
   Apply(ConsumerSaid{session.id(), stream, std::move(message)});
 }

@@ -111,16 +111,10 @@ class ParseExample final : public Operator {
     if (idle_.size() < kIdle) idle_.push_back(std::move(worker));
   }
 
-  // None of them where one is bad.
   static Status ParseRows(Worker& worker, const Records& records, ColumnPtrs columns) {
     std::vector<Column*> wanted;
     std::copy_if(columns.begin(), columns.end(), std::back_inserter(wanted), [](const Column* column) { return column != nullptr; });
-    const uint64_t before = wanted.empty() ? 0 : wanted.front()->rows();
-    Status status = worker.parser.Parse(records.strings, wanted);
-    if (!status.ok()) {
-      for (Column* column : wanted) column->Truncate(before);
-    }
-    return status;
+    return worker.parser.Parse(records.strings, wanted);
   }
 
   Status ParseBatches(Worker& worker, const Records& records, ColumnPtrs columns) const {
