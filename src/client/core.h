@@ -240,6 +240,7 @@ class ClientCore {
   bool LetGiveWay(Lanes::const_iterator first);
   void BeginAgain(Lanes::iterator lane, const Mark& mark);
   void TellWaits();
+  bool AtLimit() const { return steps_ == kNoLimit && limit_ != kNoLimit && totals_.epoch_batches >= limit_; }
   void ShrinkTails();
   void BlockWaits(Lanes::iterator lane, const msg::Groups& groups);
   bool CameOtherwise(const Lane& lane, const BlockInfo& info) const;

@@ -149,11 +149,12 @@ uint64_t ClientCore::Committed() const {
 
 uint64_t ClientCore::NextBlock(const Lane& lane) const { return lane.credit.needs > 0 ? lane.credit.needs : std::max<uint64_t>(largest_block_, 1); }
 
-// Up to its window; where the loop waits and its worker has a block, that block, whatever the window.
+// Up to its window; where the loop waits and its worker has a block, that block, whatever the window. Where it stands at the limit of an epoch that
+// ends evenly, too: how far it could come decides how far all go.
 uint64_t ClientCore::CreditFor(const Lane& lane, uint64_t committed) const {
   const uint64_t next = NextBlock(lane);
   uint64_t due = CreditDue(lane.credit, CreditWindow(options_.memory, OpenTarget(), largest_block_), next);
-  if (loop_waits_ && lane.credit.needs > 0) due = std::max(due, next - std::min(next, lane.credit.outstanding));
+  if ((loop_waits_ || AtLimit()) && lane.credit.needs > 0) due = std::max(due, next - std::min(next, lane.credit.outstanding));
   // One block may be larger than the budget, if there is no other.
   const uint64_t most = committed == 0 ? std::max(options_.memory, lane.credit.needs) : options_.memory;
   return CreditWithin(lane.credit, due, most - std::min(most, committed), next);
@@ -283,7 +284,7 @@ void ClientCore::BlockWaits(Lanes::iterator at, const msg::Groups& groups) {
 // A worker that lends its memory reads ahead only for loops that it saw reading; but a loop that has rows of each lane and a batch of none lets
 // go of nothing.
 void ClientCore::TellWaits() {
-  if (!loop_waits_) return;
+  if (!loop_waits_ && !AtLimit()) return;
   for (auto& [name, lane] : lanes_) {
     if (lane.state != LaneState::kOpen || lane.credit.held + lane.credit.unreturned == 0 || std::exchange(lane.told_waits, true)) continue;
     Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{.bytes = 0, .waits = true}});

@@ -77,6 +77,15 @@ TEST(ClientMemory, WhatLanesMayHaveOnTheirWayIsWithinTheBudgetTogether) {
   }
 }
 
+TEST(ClientMemory, ALoopThatStandsAtTheLimitGetsAllThatItsMemoryHolds) {
+  TightReader reader(1, 100, 500);
+  msg::BeatReply reply = reader.shell.Reply({GrantOf(0)});
+  reply.limit = 0;
+  reader.shell.Answer(reply);
+  reader.Work();
+  EXPECT_GT(reader.shell.core().counts().held_bytes + 500, kMemory) << "how far it could come decides how far all go";
+}
+
 TEST(ClientMemory, ALargeBlockIsLetComeForOneLaneAtATime) {
   CoreShell shell(BatchOf(1), kMemory);
   shell.Join({WorkerAt(1)});

@@ -204,7 +204,9 @@ void Shelf::Fail(Status status) {
 void Shelf::Close() {
   std::lock_guard lock(mutex_);
   closed_ = true;
+  const bool ended = ring_.ended;  // the last words say so
   EndRing();
+  ring_.ended = ended;
   while (!lanes_.empty()) RemoveLocked(lanes_.begin());
   News();
 }

@@ -490,5 +490,15 @@ TEST_F(ShelfTest, AWholeBatchThatDidNotReachTheLoopIsNotDelivered) {
   EXPECT_EQ(progress.ring->batches, 1u);
 }
 
+TEST_F(ShelfTest, ALoopThatClosesAtTheEpochsEndHasComeToIt) {
+  Start(Cut(2));
+  shelf_.EndEpoch(Epoch{0});
+  EXPECT_TRUE(std::holds_alternative<Shelf::EpochEnd>(shelf_.Next()));
+  shelf_.Close();
+  const Progress progress = shelf_.TakeProgress();
+  ASSERT_TRUE(progress.ring.has_value());
+  EXPECT_TRUE(progress.ring->ended);
+}
+
 }  // namespace
 }  // namespace penstock

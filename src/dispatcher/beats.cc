@@ -186,7 +186,7 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, Consumer& consume
   reply.end = !consumer.undecided && (consumer.ended || consumer.epoch < job.first_open);
   if (const auto limit = job.limits.find(consumer.epoch); limit != job.limits.end()) reply.limit = limit->second;
   if (const auto steps = job.steps.find(consumer.epoch); steps != job.steps.end()) reply.limit = reply.steps = steps->second;
-  reply.started = job.mode != Mode::kStrict || job.started;
+  reply.started = job.mode != Mode::kStrict || (job.started && !consumer.undecided);
   reply.epoch_done = consumer.epoch < job.first_open;
   TellWorkers(consumer, reply);
   reply.waiting_for = WaitsFor(job, consumer, KnownWorkers());
@@ -239,7 +239,8 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
   }
   for (ConsumerId id : forget) RemoveMember(job, id, false, changes);
   for (auto& [id, consumer] : job.members) {
-    if (consumer.begun) TakeSeat(job, consumer, changes);
+    // One that lost its connection may be dead, and another may have come for the seat; it gets it when it is back, if nobody has.
+    if (consumer.begun && consumer.session != SessionId{}) TakeSeat(job, consumer, changes);
   }
   Record(job, changes);
 }

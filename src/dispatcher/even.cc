@@ -105,7 +105,7 @@ class Evener {
     if (holder == nullptr) return false;
     Held* best = nullptr;
     for (auto& [name, held] : *holder) {
-      if (held.ready_rows == 0) continue;
+      if (held.ready_rows == 0 || (SeqsLeft(held) == 1 && held.ready_rows >= most - least)) continue;
       // The smallest that has so many; else the largest.
       const auto rank = [rows](const Held& h) {
         return h.ready_rows >= rows ? std::pair(uint64_t{1}, ~h.ready_rows) : std::pair(uint64_t{0}, h.ready_rows);
@@ -113,6 +113,8 @@ class Evener {
       if (best == nullptr || rank(held) > rank(*best)) best = &held;
     }
     if (best == nullptr) return false;
+    // The rows that a source row became move together. Where all of it would only change who has too much, part of it moves: less each time.
+    if (best->ready_rows >= most - least) rows = std::min(rows, SeqsLeft(*best) - 1);
     best->revoked = true;
     (*richest)->news = true;
     job_.deals[state_.epoch()] = {.to = (*poorest)->id, .rows = rows, .from = (*richest)->id};
@@ -128,21 +130,32 @@ class Evener {
     EpochState::Holder* holder = state_.Find(richest.id);
     if (holder == nullptr) return;
     Held* best = nullptr;
+    Held* halved = nullptr;
     uint64_t best_left = ahead;
+    bool in_pieces = false;
     for (auto& [name, held] : *holder) {
-      const uint64_t batches = held.ready_rows / job_.inputs.layout.batch;
+      const uint64_t batches = held.ready_rows / batch();
       // More than a piece is dealt in pieces to both; one piece moves only if that makes them more alike, else it would go to and fro.
-      const bool dealt = held.live() || batches > kPieceBatches;
-      if (!dealt && (batches == 0 || batches >= ahead)) continue;
+      const bool dealt = SeqsLeft(held) > EvenPiece(job_) && (held.live() || batches > kPieceBatches);
+      const bool small = batches < ahead && (batches > 0 || held.live());
+      if (!dealt && !small) {
+        if (held.live() && SeqsLeft(held) > 1) halved = &held;
+        continue;
+      }
       const uint64_t left = dealt ? 0 : (2 * batches > ahead ? 2 * batches - ahead : ahead - 2 * batches);
       if (best != nullptr && left >= best_left) continue;
       best = &held;
       best_left = left;
+      in_pieces = dealt;
     }
-    if (best == nullptr) return;
-    best->revoked = true;
+    if (best == nullptr && halved == nullptr) return;
+    const uint64_t seqs = best != nullptr ? SeqsLeft(*best) : SeqsLeft(*halved) / 2;
+    if (!in_pieces) job_.deals[state_.epoch()] = {.to = poorest.id, .rows = seqs, .from = richest.id};
+    (best != nullptr ? best : halved)->revoked = true;
     richest.news = true;
   }
+
+  static uint64_t SeqsLeft(const Held& held) { return held.to - std::min(held.to, std::max(held.from, held.asked).seq); }
 
   void SetLimit(uint64_t limit) {
     const auto [at, added] = job_.limits.try_emplace(state_.epoch(), limit);

@@ -127,6 +127,58 @@ TEST_F(EvenTest, OneLongLaneIsDealtSoThatBothComeAsFar) {
   EXPECT_EQ(readers[1].reply.grants[0].range.from.seq, first[1].range.to);
 }
 
+// The first lacks 4 rows, and is dealt 4 source rows of the second's lane.
+class EvenDealTest : public EvenTest {
+ protected:
+  EvenDealTest() {
+    Start();
+    for (Scripted& reader : readers) reader.Hold(h, 1);
+    Ended(readers[0], 1, {0});
+    Ended(readers[1], 1, {8});
+    GivesUp(readers[1], {4, 0});
+  }
+  // Of its grant that begins there.
+  static uint64_t SourceRows(const Scripted& reader, Seq from) {
+    for (const msg::Grant& grant : reader.reply.grants) {
+      if (grant.range.from.seq == from) return grant.range.to - from;
+    }
+    return 0;
+  }
+  void GivesUp(Scripted& reader, Cursor at) {
+    ASSERT_EQ(reader.reply.revoke.size(), 1u);
+    const msg::Grant lane = reader.reply.revoke[0];
+    h.pushed.clear();
+    reader.beat.ready_batches = 0;
+    reader.Finish(h, lane, at, false, 6, true);
+    ASSERT_FALSE(h.pushed.empty());
+    Scripted& other = &reader == &readers[0] ? readers[1] : readers[0];
+    other.reply = std::get<msg::BeatReply>(h.pushed.back().message);
+  }
+};
+
+TEST_F(EvenDealTest, OfRowsThatCameFromFewSourceRowsLessIsMovedEachTime) {
+  ASSERT_EQ(SourceRows(readers[0], 4), 4u);
+  Ended(readers[0], 1, {0, 8});
+  Ended(readers[1], 1, {0});
+  readers[0].Say(h);
+  GivesUp(readers[0], {4, 0});
+  EXPECT_LT(SourceRows(readers[1], 4), 4u) << "all four would only change who has too much";
+}
+
+TEST_F(EvenDealTest, APieceThatGoesOnAndIsAllThatIsLeftIsHalved) {
+  Ended(readers[1], 1, {0});
+  readers[0].beat.holds.clear();
+  for (const msg::Grant& grant : readers[0].reply.grants) {
+    const bool piece = grant.range.from.seq == 4;
+    readers[0].beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, piece, piece ? 8u : 0u});
+  }
+  readers[0].beat.ready_batches = 2;
+  readers[0].Say(h);
+  GivesUp(readers[0], {4, 0});
+  EXPECT_EQ(SourceRows(readers[1], 4), 2u);
+  EXPECT_EQ(SourceRows(readers[0], 6), 2u);
+}
+
 TEST_F(EvenTest, AfterTheStepsAreKnownTailsStayAndTheEpochEndsWithTheLastOfThem) {
   Start();
   for (Scripted& reader : readers) reader.Hold(h, 1);

@@ -231,6 +231,44 @@ TEST_F(StrictTest, OneStartedAnewIsToldWhereTheOneBeforeItStood) {
   EXPECT_EQ(joined.position, "where");
 }
 
+TEST_F(StrictTest, OneStartedAnewReadsNothingBeforeTheLeaseOfTheOneBeforeItHasEnded) {
+  Scripted a(h.JoinOk(Of(1, 0), LayoutOf(4)));
+  Scripted b(h.JoinOk(Of(2, 1), LayoutOf(4)));
+  a.beat.batches = 5;
+  a.Say(h);
+  h.Feed(SessionClosed{SessionId{1}});
+  Scripted anew(h.JoinOk(Of(3, 0), LayoutOf(4)));
+  anew.beat.begun = true;
+  EXPECT_FALSE(anew.Hold(h, 0).started) << "that one may only have lost its connection";
+  for (int i = 0; i < 20; ++i) {
+    h.Pass(seconds(1));
+    b.Hold(h, 0);
+    anew.Hold(h, 0);
+  }
+  EXPECT_TRUE(anew.reply.started);
+}
+
+TEST_F(StrictTest, ASeatIsNotForOneThatDiedWhileItWaitedForIt) {
+  Scripted a(h.JoinOk(Of(1, 0), LayoutOf(4)));
+  Scripted b(h.JoinOk(Of(2, 1), LayoutOf(4)));
+  a.beat.batches = 5;
+  a.Say(h);
+  h.Feed(SessionClosed{SessionId{1}});
+  h.Pass(seconds(8));
+  Scripted died(h.JoinOk(Of(3, 0), LayoutOf(4)));
+  died.beat.begun = true;
+  died.Hold(h, 0);
+  h.Feed(SessionClosed{SessionId{3}});
+  Scripted anew(h.JoinOk(Of(4, 0), LayoutOf(4)));
+  anew.beat.begun = true;
+  for (int i = 0; i < 10; ++i) {
+    b.Hold(h, 0);
+    anew.Hold(h, 0);
+    h.Pass(seconds(1));
+  }
+  EXPECT_TRUE(anew.Hold(h, 0).started);
+}
+
 TEST_F(StrictTest, WhatADeadOneHadToReadWaitsForItWhateverOnDeathSays) {
   msg::Join join = Of(1, 0);
   join.on_death = OnDeath::kRedeliver;

@@ -106,9 +106,9 @@ void ConsumerNode::Leave() {
   for (const auto& [handle, block] : blocks_) {
     if (!block.released && block.in_loop == 0) return world_.Violated(name() + " has closed and kept a block");
   }
-  After(std::chrono::milliseconds(1500), [this] {
+  After(std::chrono::milliseconds(1500), [this, id = history()] {
     Finish();
-    trainer_.LeftUnheard(*this);
+    trainer_.LeftUnheard(*this, id);
   });
 }
 

@@ -15,7 +15,7 @@ void ConsumerNode::SetJob(const msg::Joined& joined) {
   joined_job_ = joined;
   epoch_ = joined.epoch;
   steps_ = 0;
-  trainer_.Joined(joined);
+  trainer_.Joined(reader_, joined);
 }
 
 void ConsumerNode::RollBack(std::string state) {

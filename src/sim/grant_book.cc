@@ -44,9 +44,7 @@ void GrantBook::Heard(TimePoint now, const msg::Beat& beat) {
   const auto before = heard_.find(beat.consumer);
   const bool late = before != heard_.end() && now - before->second > kDispatcherLease - std::chrono::seconds(1);
   heard_[beat.consumer] = now;
-  for (auto& [key, entries] : lanes_) {
-    for (Entry& entry : entries) entry.lost = entry.lost || (late && entry.consumer == beat.consumer);
-  }
+  if (late) Lose(beat.consumer);
   for (const msg::Hold& hold : beat.holds) {
     const auto lane = lanes_.find({beat.job, beat.generation, hold.lane});
     if (lane == lanes_.end()) continue;
@@ -58,6 +56,12 @@ void GrantBook::Heard(TimePoint now, const msg::Beat& beat) {
       const bool same = entry.name == GrantName{hold.lane, hold.grant_from, hold.fence} && entry.consumer == beat.consumer;
       if (same && !entry.lost) entry.asked = std::max(entry.asked, hold.asked);
     }
+  }
+}
+
+void GrantBook::Lose(ConsumerId consumer) {
+  for (auto& [key, entries] : lanes_) {
+    for (Entry& entry : entries) entry.lost = entry.lost || entry.consumer == consumer;
   }
 }
 

@@ -35,6 +35,7 @@ class GrantBook {
   using Key = std::tuple<JobId, Generation, LaneKey>;
 
   std::string Add(std::vector<Entry>& entries, const Entry& added) const;
+  void Lose(ConsumerId consumer);
 
   std::map<Key, std::vector<Entry>> lanes_;
   std::map<ConsumerId, TimePoint> heard_;

@@ -46,7 +46,7 @@ std::string Ledger::Deliver(HistoryId id, const Reader& reader, Epoch epoch, con
   Start& start = StartOf(id, reader);
   bool again = false;
   if (job_.mode == Mode::kStrict) {
-    if (std::string wrong = CheckOrder(branch, start, epoch, rows, again); !wrong.empty()) return wrong;
+    if (std::string wrong = CheckOrder(start, epoch, rows, again); !wrong.empty()) return wrong;
   }
   ++start.steps[epoch];
   rows_ += rows.size();
@@ -63,7 +63,7 @@ std::string Ledger::Deliver(HistoryId id, const Reader& reader, Epoch epoch, con
 
 std::string Ledger::Count(Branch& branch, const Reader& reader, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
-    if (job_.mode != Mode::kReplicated && Claims(branch.base, row)) return ToString(row) + " came again after the restore of a position that has it";
+    if (job_.mode != Mode::kReplicated && Has(branch, row)) return ToString(row) + " came again after the restore of a position that has it";
     std::vector<ConsumerId>& who = branch.seen[row];
     // Lanes of an epoch that a loop left early may come back to it in the next one.
     const bool had = !broken_ && std::find(who.begin(), who.end(), reader.consumer) != who.end();
@@ -73,13 +73,17 @@ std::string Ledger::Count(Branch& branch, const Reader& reader, const std::vecto
   return "";
 }
 
+const std::vector<std::vector<Row>>& Ledger::OrderOf(Epoch epoch) {
+  if (!order_.contains(epoch)) order_[epoch] = StrictBatches(job_, epoch, places_);
+  return order_[epoch];
+}
+
 // Consumer i of M gets batch g0 + t M + i at its step t.
-std::string Ledger::CheckOrder(Branch& branch, const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again) {
-  if (!order_.contains(epoch)) order_[epoch] = StrictBatches(job_, epoch, places_ == 0 ? start.reader.consumers : places_);
-  const std::vector<std::vector<Row>>& batches = order_[epoch];
+std::string Ledger::CheckOrder(const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again) {
+  const std::vector<std::vector<Row>>& batches = OrderOf(epoch);
   const auto taken = start.steps.find(epoch);
   const uint64_t step = taken == start.steps.end() ? 0 : taken->second;
-  const uint64_t first = branch.ring.epoch == epoch ? branch.ring.turn / job_.layout.mix : 0;
+  const uint64_t first = start.ring.epoch == epoch ? start.ring.turn / job_.layout.mix : 0;
   uint64_t g = first + step * start.reader.consumers + start.reader.index;
   again = g >= batches.size() && job_.even == Even::kPad;
   if (again && !batches.empty()) g = batches.size() - 1;
@@ -103,14 +107,42 @@ bool Ledger::AnyDied(HistoryId id) const {
   return branch != branches_.end() && !branch->second.died.empty();
 }
 
-std::string Ledger::Restored(HistoryId id, const std::string& base, uint32_t places) {
-  const Result<Position> position = ParsePosition(base);
-  if (!position.ok()) return "the base of generation " + std::to_string(Raw(id.generation)) + " is no position: " + position.status().ToString();
-  Branch& branch = BranchOf(id);
-  branch.base = position->delivered;
-  branch.ring = position->ring.value_or(RingPosition{});
-  if (places_ == 0) places_ = places;
+std::string Ledger::Joined(HistoryId id, const Reader& reader, const msg::Joined& joined) {
+  if (job_.mode == Mode::kStrict && places_ == 0) places_ = joined.places == 0 ? joined.consumers : joined.places;
+  if (!joined.base.empty()) {
+    if (std::string wrong = Restored(BranchOf(id), joined.base); !wrong.empty()) return wrong;
+  }
+  if (job_.mode != Mode::kStrict) return "";
+  Branch& branch = branches_[id];  // whether it is read is not known yet
+  Start& start = branch.starts[reader.consumer];
+  start.reader = reader;
+  start.ring = branch.ring.value_or(RingPosition{});
+  if (joined.position.empty()) return "";
+  const Result<Position> position = ParsePosition(joined.position);
+  if (!position.ok()) return "the position of consumer " + std::to_string(reader.index) + " cannot be read: " + position.status().ToString();
+  start.ring = position->ring.value_or(start.ring);
   return "";
+}
+
+// A generation begins at this state.
+std::string Ledger::Restored(Branch& branch, const std::string& base) {
+  const Result<Position> position = ParsePosition(base);
+  if (!position.ok()) return "the base of a generation is no position: " + position.status().ToString();
+  branch.base = position->delivered;
+  if (job_.mode != Mode::kStrict || branch.ring) return "";
+  branch.ring = position->ring.value_or(RingPosition{});
+  const RingPosition& ring = *branch.ring;
+  const bool nothing_left = ring.begun() && ring.ring.empty() && ring.tails.empty() && ring.next_lane >= job_.layout.lanes;
+  const auto& batches = OrderOf(ring.epoch);
+  const uint64_t taken = nothing_left ? batches.size() : std::min<uint64_t>(batches.size(), ring.turn / job_.layout.mix);
+  for (uint64_t g = 0; g < taken; ++g) branch.walked.insert(batches[g].begin(), batches[g].end());
+  return "";
+}
+
+bool Ledger::Has(const Branch& branch, const Row& row) {
+  if (Claims(branch.base, row)) return true;
+  if (!branch.ring) return false;
+  return row.lane.epoch < branch.ring->epoch || branch.walked.contains(row);
 }
 
 std::string Ledger::Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) const {
@@ -177,12 +209,12 @@ std::vector<LaneKey> Ledger::LanesRead(const Branch& branch) const {
   return lanes;
 }
 
-// Rows that `even` drops, in one epoch: strict fewer than M batches and n rows; shared fewer than two batches a consumer, and the tails.
+// Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one.
 uint64_t Ledger::MayMiss(const Branch& branch) const {
-  if (job_.even != Even::kDrop && job_.even != Even::kPad) return 0;
+  if (job_.even != Even::kDrop) return 0;
   uint64_t consumers = job_.consumers;
   for (const auto& [id, start] : branch.starts) consumers = std::max<uint64_t>(consumers, start.reader.consumers);
-  return 4 * (consumers + 1) * job_.layout.batch;
+  return (consumers + 1) * job_.layout.batch;
 }
 
 void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
@@ -195,14 +227,15 @@ void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::ve
   const uint64_t may_miss = MayMiss(branch);
   for (const LaneKey& lane : lanes) {
     for (const Row& row : RowsOfLane(job_, lane)) {
-      const bool there = branch.seen.contains(row) || (job_.mode != Mode::kReplicated && Claims(branch.base, row));
+      const bool there = branch.seen.contains(row) || (job_.mode != Mode::kReplicated && Has(branch, row));
       if (!there && ++missing[lane.epoch] > may_miss) return wrong.push_back(ToString(row) + " was never delivered");
     }
   }
 }
 
-void Ledger::CheckEven(const Branch& branch, std::vector<std::string>& wrong) const {
-  if (!branch.died.empty() || job_.even == Even::kUneven) return;
+void Ledger::CheckEven(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
+  const bool again = job_.mode == Mode::kStrict && outcome.unheard;  // a rank may have read an epoch twice
+  if (!branch.died.empty() || again || job_.even == Even::kUneven) return;
   for (uint32_t epoch = 0; epoch < job_.epochs; ++epoch) {
     std::map<uint32_t, uint64_t> steps;
     for (const auto& [id, start] : branch.starts) {
@@ -217,21 +250,36 @@ void Ledger::CheckEven(const Branch& branch, std::vector<std::string>& wrong) co
   }
 }
 
-std::vector<std::string> Ledger::Check(const Outcome& outcome) const {
-  std::vector<std::string> wrong;
+// In strict only a rank that is started anew gets again what it had, if its last words were not heard: its batches are nobody else's.
+void Ledger::CheckRepeats(const Outcome& outcome, std::vector<std::string>& wrong) const {
   // Of a source row that became several the dispatcher counts whole ones.
   const bool countable = job_.multiplied == 0 || outcome.redelivered == 0;
-  if (countable && repeated() > outcome.redelivered) {
+  if (job_.mode != Mode::kStrict && countable && repeated() > outcome.redelivered) {
     wrong.push_back(std::to_string(repeated()) + " rows were delivered twice, and the dispatcher counted " + std::to_string(outcome.redelivered));
   }
+  if (job_.mode != Mode::kStrict) return;
+  for (const auto& [id, branch] : branches_) {
+    for (const auto& [row, who] : branch.seen) {
+      const auto lived = std::count_if(who.begin(), who.end(), [&](ConsumerId consumer) { return !branch.died.contains(consumer); });
+      const uint32_t index = branch.starts.at(who.front()).reader.index;
+      const bool others = std::any_of(who.begin(), who.end(), [&](ConsumerId consumer) { return branch.starts.at(consumer).reader.index != index; });
+      if ((lived > 1 && !outcome.unheard) || others) return wrong.push_back(ToString(row) + " was delivered twice");
+    }
+  }
+}
+
+std::vector<std::string> Ledger::Check(const Outcome& outcome) const {
+  std::vector<std::string> wrong;
+  CheckRepeats(outcome, wrong);
   if (!branches_.contains(last_)) {
     if (!outcome.lost && !broken_) CheckCoverage({}, outcome, wrong);
     return wrong;
   }
   const Branch& last = branches_.at(last_);
   if (!broken_ && !outcome.lost) CheckCoverage(last, outcome, wrong);
-  for (const auto& [id, branch] : branches_) CheckEven(branch, wrong);
-  if (broken_ || outcome.expired || job_.even != Even::kUneven) return wrong;
+  for (const auto& [id, branch] : branches_) CheckEven(branch, outcome, wrong);
+  const bool again = job_.mode == Mode::kStrict && (!last.died.empty() || outcome.unheard);
+  if (broken_ || outcome.expired || again || job_.even != Even::kUneven) return wrong;
   for (const auto& [epoch, count] : last.short_batches) {
     if (count > 1) wrong.push_back(std::to_string(count) + " short batches in epoch " + std::to_string(Raw(epoch)));
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "plan/position.h"
 #include "sim/rows.h"
 #include "sim/scenario.h"
+#include "wire/messages.h"
 
 namespace penstock::sim {
 
@@ -39,8 +41,8 @@ class Ledger {
   // The last batch once more (even).
   void Repeat(HistoryId id, const Reader& reader, Epoch epoch);
   void Ended(HistoryId id, const Reader& reader, Epoch epoch);
-  // A generation begins at this state.
-  std::string Restored(HistoryId id, const std::string& base, uint32_t places);
+  // It begins, or begins again in another generation.
+  std::string Joined(HistoryId id, const Reader& reader, const msg::Joined& joined);
   // A position of the job was saved when each of these, which are all that are alive, had `tag` elements.
   std::string Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) const;
   void Died(HistoryId id, ConsumerId consumer);  // its last words are not known to anybody
@@ -50,6 +52,7 @@ class Ledger {
   struct Outcome {
     uint64_t redelivered = 0;  // as the dispatcher counted
     bool expired = false;      // a lease ran out
+    bool unheard = false;      // words to the dispatcher may have been lost, or come too late
     bool lost = false;         // in replicated: workers, and their passes with them
     uint32_t workers = 0;
   };
@@ -67,11 +70,13 @@ class Ledger {
     std::vector<size_t> ends;  // of `rows`, after each element
     std::map<Epoch, uint64_t> steps;
     std::set<Epoch> ended;
+    RingPosition ring;  // strict: where it began
   };
   struct Branch {  // one generation
     bool begun = false;
     History base;
-    RingPosition ring;
+    std::optional<RingPosition> ring;  // strict: likewise
+    std::set<Row> walked;              // those of its epoch that the ring has passed
     std::map<Row, std::vector<ConsumerId>> seen;
     std::map<ConsumerId, Start> starts;
     std::map<Epoch, uint64_t> short_batches;
@@ -80,10 +85,14 @@ class Ledger {
 
   Branch& BranchOf(HistoryId id);
   Start& StartOf(HistoryId id, const Reader& reader);
+  std::string Restored(Branch& branch, const std::string& base);
+  const std::vector<std::vector<Row>>& OrderOf(Epoch epoch);
+  static bool Has(const Branch& branch, const Row& row);  // where it began
   std::string Count(Branch& branch, const Reader& reader, const std::vector<Row>& rows);
-  std::string CheckOrder(Branch& branch, const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again);
+  std::string CheckOrder(const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again);
+  void CheckRepeats(const Outcome& outcome, std::vector<std::string>& wrong) const;
   void CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
-  void CheckEven(const Branch& branch, std::vector<std::string>& wrong) const;
+  void CheckEven(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
   uint64_t MayMiss(const Branch& branch) const;
   std::vector<LaneKey> LanesRead(const Branch& branch) const;
 

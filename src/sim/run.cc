@@ -71,6 +71,7 @@ class Cluster {
       Ledger::Outcome outcome;
       outcome.redelivered = dispatcher_.redelivered();
       outcome.expired = dispatcher_.expired() > 0;
+      outcome.unheard = scenario_.has(Fault::kLoseWord) || scenario_.has(Fault::kDelayWord);
       outcome.lost = trainer->job().mode == Mode::kReplicated && scenario_.faulty();
       outcome.workers = scenario_.workers;
       for (const std::string& wrong : trainer->ledger().Check(outcome)) world_.Violated(trainer->job().name + ": " + wrong);

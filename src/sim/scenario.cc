@@ -9,9 +9,6 @@
 namespace penstock::sim {
 namespace {
 
-constexpr bool kStrictRuns = false;
-constexpr bool kEvenRuns = false;
-
 struct FaultRow {
   Fault fault;
   const char* name;
@@ -41,7 +38,7 @@ constexpr FaultRow kFaults[] = {
 
 Mode DrawMode(Random& random) {
   const uint64_t dice = random.Below(100);
-  if (kStrictRuns && dice < 25) return Mode::kStrict;
+  if (dice < 25) return Mode::kStrict;
   return dice < 45 && dice >= 25 ? Mode::kReplicated : Mode::kShared;
 }
 
@@ -80,10 +77,12 @@ void DrawConsumers(Random& random, const Scenario& run, JobScenario& job) {
   const bool may_be_even = job.mode == Mode::kStrict || job.layout.batch > 0;
   // With fewer batches than ranks there is nothing to be even about.
   const bool enough = RowsOfEpoch(job) >= 3 * std::max<uint64_t>(job.consumers, 6) * std::max<uint64_t>(job.layout.batch, 1);
-  if (kEvenRuns && may_be_even && enough && random.Percent(60)) job.even = random.Percent(70) ? Even::kDrop : Even::kPad;
+  if (may_be_even && enough && random.Percent(60)) job.even = random.Percent(70) ? Even::kDrop : Even::kPad;
   // Who wants equal steps has collectives: no rank is a step ahead of another, and none goes on without the others.
   job.lockstep = job.even != Even::kUneven;
   job.together = job.together || job.lockstep;
+  // Where others take over from one that is taken for dead it does not count any more, and comes back to another step than theirs.
+  if (job.lockstep) job.on_death = OnDeath::kHold;
 }
 
 JobScenario DrawJob(Random& random, const Scenario& run, size_t number) {
@@ -133,7 +132,7 @@ Scenario Scenario::FromSeed(uint64_t seed) {
   // Room for a few lanes a worker at least: all that is asked for can be served, if slowly.
   uint64_t group_bytes = 0;
   for (const JobScenario& job : run.jobs) group_bytes = std::max(group_bytes, job.row_bytes * (job.layout.group_rows() + 3));
-  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(4, 24) : random.Between(64, 256));
+  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(16, 40) : random.Between(64, 256));
   return run;
 }
 

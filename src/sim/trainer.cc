@@ -4,6 +4,9 @@
 #include <utility>
 
 namespace penstock::sim {
+namespace {
+constexpr std::chrono::microseconds kRollBackWithin = std::chrono::milliseconds(300);
+}  // namespace
 
 Trainer::Trainer(World& world, const Scenario& run, const JobScenario& job, ConsumerNode::Cluster cluster)
     : world_(world), run_(run), job_(job), cluster_(cluster), ledger_(job), count_(job.consumers) {
@@ -69,7 +72,8 @@ void Trainer::RankDied(ConsumerNode& rank) {
 }
 
 // Its lanes wait for it (hold) until somebody starts it anew.
-void Trainer::LeftUnheard(ConsumerNode& rank) {
+void Trainer::LeftUnheard(ConsumerNode& rank, HistoryId id) {
+  ledger_.Died(id, rank.id());
   if (job_.declared && job_.on_death == OnDeath::kHold) RankStartsAgain(rank, std::chrono::seconds(20));
 }
 
@@ -133,13 +137,12 @@ void Trainer::Saved(HistoryId id, const std::string& state) {
   checkpoints_.push_back({state});
 }
 
-void Trainer::Joined(const msg::Joined& joined) {
+void Trainer::Joined(const Reader& reader, const msg::Joined& joined) {
   history_ = {joined.job, joined.generation};
   if (Raw(joined.generation) > restores_) {
     world_.Violated(job_.name + " is in generation " + std::to_string(Raw(joined.generation)) + " after " + std::to_string(restores_) + " restores");
   }
-  if (joined.base.empty()) return;
-  if (const std::string wrong = ledger_.Restored(history_, joined.base, joined.places); !wrong.empty()) world_.Violated(wrong);
+  if (const std::string wrong = ledger_.Joined(history_, reader, joined); !wrong.empty()) world_.Violated(job_.name + ": " + wrong);
 }
 
 // ---- starting anew
@@ -169,15 +172,17 @@ const Trainer::Checkpoint& Trainer::AnyCheckpoint() {
 
 // The loops go on in the same processes; each comes to it in its own time.
 void Trainer::RollBack() {
-  if (!job_.restorable() || restarting_ || !AllRead()) return;
+  if (!job_.restorable() || restarting_ || !AllRead() || world_.now() < rolls_until_) return;
+  rolls_until_ = world_.now() + kRollBackWithin;
   const Checkpoint checkpoint = AnyCheckpoint();
   if (checkpoint.size() > count_) return;
   ++restores_;
   world_.Count(Name(Fault::kRollBack));
   for (uint32_t i = 0; i < count_; ++i) {
-    world_.At(world_.now() + world_.random.Millis(0, 300), [this, i, life = ranks_[i]->life(), state = StateOf(checkpoint, i, true)] {
-      if (ranks_[i]->life() == life) ranks_[i]->RollBack(state);
-    });
+    world_.At(world_.now() + world_.random.Micros(0, kRollBackWithin.count()),
+              [this, i, life = ranks_[i]->life(), state = StateOf(checkpoint, i, true)] {
+                if (ranks_[i]->life() == life) ranks_[i]->RollBack(state);
+              });
   }
 }
 

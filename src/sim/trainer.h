@@ -33,8 +33,8 @@ class Trainer {
 
   // What ranks say.
   void RankDied(ConsumerNode& rank);
-  void LeftUnheard(ConsumerNode& rank);  // no answer came to its Leave
-  void Joined(const msg::Joined& joined);
+  void LeftUnheard(ConsumerNode& rank, HistoryId id);  // no answer came to its Leave
+  void Joined(const Reader& reader, const msg::Joined& joined);
   void Saved(HistoryId id, const std::string& state);
   bool MayStep(const ConsumerNode& rank) const;
   bool Unhurried() const { return world_.now() < TimePoint{std::chrono::milliseconds(run_.calm_after_ms)}; }
@@ -68,6 +68,7 @@ class Trainer {
   uint64_t attempt_ = 0;
   uint64_t restores_ = 0;  // that were begun
   bool restarting_ = false;
+  TimePoint rolls_until_{};
   HistoryId history_;                          // the newest
   std::vector<Checkpoint> checkpoints_{{""}};  // the first is the job's start
 };
