@@ -44,11 +44,13 @@ class Evener {
     return !consumer.undecided && consumer.epoch <= state_.epoch() && (!consumer.expired || job_.holds());
   }
 
-  // A declared consumer that never came, or has not begun. One that delivered and has no seat has left.
+  // A declared consumer that never came, or has not begun. Once all were there, one without a seat has left: nobody waits for it.
   bool SomebodyMissing() {
-    for (uint32_t index = 0; index < job_.consumers; ++index) {
+    for (uint32_t index = 0; index < job_.consumers && !job_.started; ++index) {
       if (job_.Seated(index) == nullptr && !job_.delivered.contains(index)) return true;
     }
+    changes_.job = changes_.job || !job_.started;
+    job_.started = true;
     return false;
   }
 
@@ -196,7 +198,8 @@ uint64_t EvenPiece(const Job& job) { return kPieceBatches * job.inputs.layout.ba
 void EvenOut(Job& job, EpochState& state, TimePoint now, Changes& changes) {
   if (!EndsEvenly(job) || job.steps.contains(state.epoch())) return;
   Evener evener(job, state, now, changes);
-  Evening(job, state) ? evener.Run() : evener.AwaitAll();
+  if (Evening(job, state)) return evener.Run();
+  evener.AwaitAll();
 }
 
 }  // namespace penstock::dispatcher

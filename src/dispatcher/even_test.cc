@@ -207,6 +207,13 @@ TEST_F(EvenTest, ADeclaredConsumerThatNeverCameIsWaitedFor) {
   EXPECT_EQ(late.Hold(h, 1).waiting_for.find("joined"), std::string::npos);
 }
 
+TEST_F(EvenTest, OneThatLeavesBeforeItsFirstBatchIsNotWaitedFor) {
+  Start(Even::kAuto, 4);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  h.Say(SessionId{2}, msg::Leave{readers[1].beat.job, readers[1].beat.consumer, {}, {}});
+  EXPECT_EQ(readers[0].Hold(h, 1).limit, msg::kNoLimit);
+}
+
 TEST_F(EvenTest, WhereLanesAreGrantedInRangesNobodyRunsAheadFromTheStart) {
   Start(Even::kPad, 1);
   for (Scripted& reader : readers) reader.Hold(h, 1);

@@ -104,7 +104,7 @@ struct Job {
   Even even = Even::kAuto;   // as asked for: what it means follows the number of consumers
   OnDeath on_death = OnDeath::kAuto;
   uint32_t places = 0;           // strict: of the ring
-  bool started = false;          // strict: all indices have joined, in this generation
+  bool started = false;          // strict, even: all indices have joined, in this generation
   std::set<uint32_t> delivered;  // indices that delivered rows in this generation
   std::string base;              // the position that this generation began with; "": the job's start
   msg::Inputs inputs;
