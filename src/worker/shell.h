@@ -102,7 +102,7 @@ class Shell final : public SessionHandler {
   Timer link_timer_;
   bool link_up_ = false;
   uint32_t failed_attempts_ = 0;  // to reach the dispatcher, in a row
-  std::string self_;  // this worker's address, for the log
+  std::string self_;              // this worker's address, for the log
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
   std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent
   HeapExtents copies_;                              // of tails, on their way into the socket
