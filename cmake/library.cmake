@@ -6,7 +6,7 @@ function(penstock_test name)
     # What is under test is optimised; compiling the tests so costs half as much again (12.6 s against 8.6 for the largest of client).
     target_compile_options(${name} PRIVATE -O0)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()
 
 # penstock_library(room [APART] [PARSES] USES targets… TEST_USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,

@@ -56,7 +56,7 @@ class DataLoader:
         self._put = _putter(sharding)
         place = places.find(sharding, job_name)
         self._consumers = place.consumers or 1
-        mode = processing_mode or ("strict" if self._consumers > 1 else "shared")
+        mode = processing_mode or ("strict" if self._consumers > 1 or place.mirrored else "shared")
         if mode == "strict" and place.consumers is None:
             place = places.Place(place.job_name, 0, 1)
         self._reader: Reader = self.dataset.distribute(

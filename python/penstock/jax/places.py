@@ -16,6 +16,7 @@ class Place:
     job_name: str | None
     index: int | None
     consumers: int | None
+    mirrored: bool = False  # others hold the same rows, and must see the same batches
 
 
 def find(sharding: Any, job_name: str | None) -> Place:
@@ -25,7 +26,7 @@ def find(sharding: Any, job_name: str | None) -> Place:
     index, mirror = next((i, group.index(jax.process_index())) for i, group in enumerate(holders) if jax.process_index() in group)
     name = _identity.current().place(job_name, index, len(holders))[0]
     # `strict` has one order, a function of dataset, seed and number of consumers: so mirrors read jobs of their own, and see the same.
-    return Place(f"{name}-mirror-{mirror}" if mirror else name, index, len(holders))
+    return Place(f"{name}-mirror-{mirror}" if mirror else name, index, len(holders), len(holders[index]) > 1)
 
 
 def _holders(sharding: Any) -> list[list[int]]:

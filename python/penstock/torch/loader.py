@@ -89,7 +89,7 @@ class DataLoader:
         self._ahead: Ahead | None = None
         place = places.find(mesh, group, job_name)
         self._ranks = place.consumers or 1
-        mode = processing_mode or ("strict" if self._ranks > 1 else "shared")
+        mode = processing_mode or ("strict" if self._ranks > 1 or place.mirrored else "shared")
         if mode == "strict":
             place = place.declared()
         self._reader: Reader = self.dataset.distribute(

@@ -19,6 +19,7 @@ class Place:
     job_name: str | None
     index: int | None
     consumers: int | None
+    mirrored: bool = False  # others hold the same rows, and must see the same batches
 
     def declared(self) -> Place:
         """As the only one, where nothing says that there are others."""
@@ -51,7 +52,8 @@ def _in_mesh(mesh: Any, job_name: str | None) -> Place:
     mirror = 0
     for at, size in zip(coordinate, sizes):
         mirror = mirror * size + at
+    mirrored = any(size > 1 for size in sizes)
     name = _identity.current().place(job_name, index, consumers)[0]
     if name is None:  # one consumer alone: mirrors' jobs may be anonymous
-        return Place(None, index, consumers)
-    return Place(f"{name}-mirror-{mirror}" if mirror else name, index, consumers)
+        return Place(None, index, consumers, mirrored)
+    return Place(f"{name}-mirror-{mirror}" if mirror else name, index, consumers, mirrored)
