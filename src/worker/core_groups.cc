@@ -92,10 +92,8 @@ void WorkerCore::State::SendWanted(SharedLane& shared, OpenLane& lane) {
     rows_ += group.block.info.rows;
     bytes_ += group.block.info.bytes;
     lane.open.urgent = false;
-    // A tail may be cut between several, and the last batch be given to several (pad): it stays until all have it.
-    const bool tail = group.block.info.rows < jobs_.at(lane.open.job).group_rows;
-    if (tail || AnotherWants(shared, lane, at->first)) {
-      Do(SendCopy{lane.session, lane.stream, group.block.handle});
+    if (group.block.info.rows < jobs_.at(lane.open.job).group_rows) {
+      Do(SendCopy{lane.session, lane.stream, group.block.handle});  // a tail may be cut between several: it stays until all have passed it
       continue;
     }
     const bool lent = Lend(lane, GroupsOf(group.made_by), group.block.charge);
@@ -105,11 +103,6 @@ void WorkerCore::State::SendWanted(SharedLane& shared, OpenLane& lane) {
     --ready_blocks_;
     shared.kept.erase(at);
   }
-}
-
-bool WorkerCore::State::AnotherWants(const SharedLane& shared, const OpenLane& lane, Cursor group) const {
-  return std::any_of(shared.followers.begin(), shared.followers.end(),
-                     [&](LaneNo no) { return no != lane.no && lanes_.at(no).want.contains(group); });
 }
 
 // What no follower will ask for.

@@ -102,16 +102,6 @@ TEST_F(GroupsTest, AGroupThatIsSentAtOnceIsToldOfToAllBefore) {
   EXPECT_EQ(shell.started, 1);
 }
 
-TEST_F(GroupsTest, AGroupThatSeveralWaitForGoesToEach) {
-  for (const uint64_t session : {1, 2}) {
-    shell.Follow(session, 1, LaneId{0});
-    shell.Take(session, 1, {4}, 4);  // the last batch of an epoch that is padded
-  }
-  shell.Settle();
-  EXPECT_EQ(shell.at(1, 1).seqs, (std::vector<Seq>{4}));
-  EXPECT_EQ(shell.at(2, 1).seqs, (std::vector<Seq>{4}));
-}
-
 TEST_F(GroupsTest, ALaneThatAFollowerLeavesGoesOnForTheOthers) {
   shell.Follow(1, 1, LaneId{0});
   shell.Follow(2, 1, LaneId{0});

@@ -227,7 +227,6 @@ class WorkerCore::State {
   void OnTake(OpenLane& lane, const msg::Take& take);
   void TellGroups(const SharedLane& shared, OpenLane& lane);
   void SendWanted(SharedLane& shared, OpenLane& lane);
-  bool AnotherWants(const SharedLane& shared, const OpenLane& lane, Cursor group) const;
   void DropPassed(SharedLane& shared);
   void LeaveShared(const OpenLane& lane);
   void StartGroups(SharedLane& shared, const OpenLane& lane, Cursor from);
