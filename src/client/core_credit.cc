@@ -282,11 +282,13 @@ void ClientCore::BlockWaits(Lanes::iterator at, const msg::Groups& groups) {
 }
 
 // A worker that lends its memory reads ahead only for loops that it saw reading; but a loop that has rows of each lane and a batch of none lets
-// go of nothing.
+// go of nothing. And a range that was opened ahead may wait for another consumer's loop, which the worker need not.
 void ClientCore::TellWaits() {
   if (!loop_waits_ && !AtLimit()) return;
   for (auto& [name, lane] : lanes_) {
-    if (lane.state != LaneState::kOpen || lane.credit.held + lane.credit.unreturned == 0 || std::exchange(lane.told_waits, true)) continue;
+    const bool has_blocks = lane.credit.held + lane.credit.unreturned > 0;
+    const bool opened_ahead = lane.to != kLaneEnd && !lane.urgent;
+    if (lane.state != LaneState::kOpen || !(has_blocks || opened_ahead) || std::exchange(lane.told_waits, true)) continue;
     Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{.bytes = 0, .waits = true}});
   }
 }

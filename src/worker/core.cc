@@ -158,6 +158,7 @@ void WorkerCore::State::OnCredit(SessionId session_id, StreamId stream, const ms
   SawReading(lane.consumer(), false);
   lane.waits = lane.waits || credit.waits;
   if (credit.waits) StartsReading(lane.consumer());
+  if (credit.waits && lane.phase == OpenLane::Phase::kRange) runs_moved_ = true;  // the run that it waits for is to hurry
   Flush(lane);
   if (OpenLane* still = Find(no)) Work(*still);
 }

@@ -14,7 +14,8 @@
 // it alone knows whether it has room.
 //
 // Ranges. The run of a lane that reached the end of a range is parked, and goes on with the open whose cursor it stands at. An open that a run
-// of its lane has yet to reach waits for it, and gets a run of its own when that one has not moved for half a second.
+// of its lane has yet to reach waits for it. When its loop waits too, the range before it is made ahead to its end, whether that one's loop reads
+// or not; and where there is no room for it, and the run has not moved for half a second, the open gets a run of its own.
 #pragma once
 
 #include <chrono>

@@ -84,20 +84,38 @@ Run* WorkerCore::State::ParkedAt(const OpenLane& lane) {
   return nullptr;
 }
 
-// A run on its way to where the open begins, that still moves.
-bool WorkerCore::State::WaitsForRun(OpenLane& lane) {
+// The run that is nearest on its way to where the open begins.
+Run* WorkerCore::State::RunBefore(const OpenLane& lane) {
   const auto found = ranged_runs_.find({lane.open.job, lane.open.range.lane});
-  if (!lane.ranged() || found == ranged_runs_.end()) return false;
-  const Cursor from = lane.open.range.from;
+  if (!lane.ranged() || found == ranged_runs_.end()) return nullptr;
+  Run* nearest = nullptr;
   for (const TaskId task : found->second) {
-    const Run& run = runs_.at(task);
-    const bool stops_there = run.parked() || run.to <= from.seq;
-    if (!stops_there || run.cursor > from || run.moved + options_.range_patience <= now_) continue;
-    Enter(lane, OpenLane::Phase::kRange);
-    WakeAt(run.moved + options_.range_patience);
-    return true;
+    Run& run = runs_.at(task);
+    const bool stops_there = run.parked() || run.to <= lane.open.range.from.seq;
+    if (!stops_there || run.cursor > lane.open.range.from) continue;
+    if (nearest == nullptr || nearest->cursor < run.cursor) nearest = &run;
   }
-  return false;
+  return nearest;
+}
+
+// A loop that waits does so only for a run that moves; a step may take as long as its code does.
+bool WorkerCore::State::WaitsForRun(OpenLane& lane) {
+  const bool loop_waits = lane.waits || lane.open.urgent;
+  if (const Run* run = RunBefore(lane); run != nullptr && loop_waits) Hurry(run->lane);
+  const Run* run = RunBefore(lane);
+  if (run == nullptr) return false;
+  const TimePoint patience = (run->stepping ? now_ : run->moved) + options_.range_patience;
+  if (loop_waits && patience <= now_) return false;
+  Enter(lane, OpenLane::Phase::kRange);
+  if (loop_waits) WakeAt(patience);
+  return true;
+}
+
+// Another consumer's loop waits for what comes after this lane's range, whether this one's reads or not.
+void WorkerCore::State::Hurry(LaneNo no) {
+  OpenLane* lane = Find(no);
+  if (lane == nullptr || std::exchange(lane->hurried, true)) return;
+  Work(*lane);
 }
 
 void WorkerCore::State::Begin(OpenLane& lane, Run* run) {

@@ -14,13 +14,14 @@ constexpr size_t kKnownEnds = 4096;    // a job remembers so many
 }  // namespace
 
 bool WorkerCore::State::Wants(const OpenLane& lane) const {
-  if (lane.open.by_group || lane.phase != OpenLane::Phase::kReading || lane.over || !lane.ready.empty()) return false;
+  if (lane.open.by_group || lane.phase != OpenLane::Phase::kReading || lane.over) return false;
+  if (!lane.ready.empty() && !lane.hurried) return false;
   const Run& run = runs_.at(lane.task);
   return !run.stepping && run.retry_at <= now_;
 }
 
-// One step at a time a lane, and only one block ahead of what credit lets go. Where there is no room it is stepped once without: then it says how
-// much it wants, or that there is nothing more to come.
+// One step at a time a lane, and only one block ahead of what credit lets go, unless it is hurried. Where there is no room it is stepped once
+// without: then it says how much it wants, or that there is nothing more to come.
 void WorkerCore::State::Work(OpenLane& lane) {
   if (!Wants(lane)) return budget_.LeaveLine(HolderOf(lane.no));
   Run& run = runs_.at(lane.task);
@@ -74,7 +75,8 @@ bool WorkerCore::State::TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes)
   // cannot take a part.
   const bool in_group = lane.rows % job.group_rows != 0;
   if (lane.waits) return budget_.Take(holder, bytes, must);
-  if (lane.credit > 0 && (consumers_.at(lane.consumer()).reads || in_group)) return budget_.Take(holder, bytes, Budget::Need::kAhead);
+  const bool will_be_taken = lane.credit > 0 && (consumers_.at(lane.consumer()).reads || in_group);
+  if (lane.hurried || will_be_taken) return budget_.Take(holder, bytes, Budget::Need::kAhead);
   budget_.LeaveLine(holder);
   return budget_.TakeReserved(holder, bytes);
 }

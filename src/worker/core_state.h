@@ -50,6 +50,7 @@ struct OpenLane {
   uint64_t credit = 0;      // bytes that may be sent
   uint64_t uncredited = 0;  // sent, and no credit came back
   bool waits = false;       // its loop said so, and no block was sent since
+  bool hurried = false;     // its range is made to the end without waiting for its consumer: another waits for what comes after
   uint64_t rows = 0;        // sent
   uint64_t reserve = 0;     // of a block, when it began to read
   std::deque<BlockToken> ready{};
@@ -179,7 +180,9 @@ class WorkerCore::State {
   void Admit(OpenLane& lane);
   bool CheckFits(OpenLane& lane, const Job& job);
   bool AnsweredByKnownEnd(OpenLane& lane, const Job& job);
+  Run* RunBefore(const OpenLane& lane);
   bool WaitsForRun(OpenLane& lane);
+  void Hurry(LaneNo no);
   Run* ParkedAt(const OpenLane& lane);
   void Begin(OpenLane& lane, Run* parked);
   bool IsNeeded(const OpenLane& lane) const;

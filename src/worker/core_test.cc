@@ -217,17 +217,47 @@ TEST(WorkerCore, ARangeThatARunHasYetToReachWaitsForIt) {
   EXPECT_EQ(shell.started, 1);
 }
 
-TEST(WorkerCore, ARangeBehindARunThatDoesNotMoveGetsItsOwnAfterHalfASecond) {
+TEST(WorkerCore, TheRangeBeforeOneThatALoopWaitsForIsMadeThoughItsOwnLoopSleeps) {
+  TestShell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8, kJob, true);
+  shell.Settle();
+  EXPECT_EQ(shell.at(2, 10).seqs.front(), 4U);
+  EXPECT_EQ(shell.started, 1);
+  EXPECT_EQ(shell.at(1, 10).rows, 1U) << "as its credit says";
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  EXPECT_EQ(shell.at(1, 10).seqs, (std::vector<Seq>{0, 1, 2, 3}));
+}
+
+TEST(WorkerCore, ARangeOpenedAheadWaitsForItsRunUntilItsLoopWaits) {
   TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Join(2);
   shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
   shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8);
   shell.Settle();
+  shell.Pass(3s);
+  EXPECT_EQ(shell.at(2, 10).rows, 0U);
+  shell.Tell(ConsumerSaid{SessionId{2}, StreamId{10}, msg::Credit{.waits = true}});
+  shell.Settle();
+  EXPECT_EQ(shell.at(2, 10).seqs.front(), 4U);
+  EXPECT_EQ(shell.started, 1);
+}
+
+TEST(WorkerCore, ARangeThatALoopWaitsForGetsItsOwnRunWhereTheOneBeforeHasNoRoom) {
+  TestShell shell(Options(1'000'000));
+  shell.lane_rows = 100;
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 40);
+  shell.Open(2, 10, LaneId{0}, kRowBytes, Cursor{40, 0}, 80, kJob, true);
+  shell.Settle();
   shell.Pass(400ms);
   EXPECT_EQ(shell.at(2, 10).rows, 0U);
   shell.Pass(200ms);
-  EXPECT_GT(shell.at(2, 10).rows, 0U);
+  EXPECT_EQ(shell.at(2, 10).seqs.front(), 40U);
   EXPECT_EQ(shell.started, 2);
 }
 
