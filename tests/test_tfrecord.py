@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import penstock
+from conftest import StartCluster
 from penstock import Dataset, Fixed, Var
 from penstock.tfrecord import write_tfrecord
 
@@ -66,6 +68,38 @@ def test_records_without_a_parser_are_strings(tmp_path: Path) -> None:
     write_tfrecord(path, [{"id": 1}])
     (record,) = Dataset.from_tfrecord(path)
     assert b"id" in record
+
+
+def _listing_of(directory: Path) -> Path:
+    """As a user would make it."""
+    listing = directory / "files.tsv"
+    with listing.open("w") as out:
+        subprocess.run(["find", directory, "-name", "*.gz", "-printf", r"%p\t%s\t%T@\n"], stdout=out, check=True)
+    return listing
+
+
+def test_a_listing_names_the_files(tmp_path: Path, start_cluster: StartCluster) -> None:
+    for file in range(5):
+        write_tfrecord(tmp_path / f"{file}.gz", ({"id": 100 * file + i} for i in range(100)), "gzip")
+    dataset = Dataset.from_tfrecord(listing=_listing_of(tmp_path), compression="gzip").parse_example({"id": "int64"}).batch(32)
+    for reader in (dataset, dataset.distribute(start_cluster(workers=2).address)):
+        assert sorted(int(i) for batch in reader for i in batch["id"]) == list(range(500))
+
+
+def test_a_file_that_is_not_as_its_listing_says_is_refused_by_name(tmp_path: Path) -> None:
+    write_tfrecord(tmp_path / "a.gz", [{"id": 1}], "gzip")
+    listing = _listing_of(tmp_path)
+    write_tfrecord(tmp_path / "a.gz", [{"id": 1}, {"id": 2}], "gzip")
+    with pytest.raises(penstock.DataError, match="a.gz changed after the job started"):
+        list(Dataset.from_tfrecord(listing=listing, compression="gzip"))
+
+
+def test_a_listing_needs_to_know_the_compression_and_stands_alone(tmp_path: Path) -> None:
+    with pytest.raises(penstock.Invalid, match="say none, gzip or zlib where a listing names them"):
+        list(Dataset.from_tfrecord(listing=tmp_path / "files.tsv"))
+    for files, listing in ((None, None), ("a", "b")):
+        with pytest.raises(penstock.Invalid, match="either files or a listing"):
+            Dataset.from_tfrecord(files, listing=listing)
 
 
 def test_a_batch_draws_from_many_small_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,9 @@ struct InputFile {
 };
 
 struct SourceInput {
-  uint32_t node = 0;             // of the plan
-  std::vector<InputFile> files;  // sorted by path
+  uint32_t node = 0;                   // of the plan
+  std::vector<InputFile> files;        // sorted by path, or in their listing's order
+  std::optional<InputFile> listing{};  // that names the files: then the manifest is kept and sent without them
   friend bool operator==(const SourceInput&, const SourceInput&) = default;
 };
 

@@ -143,6 +143,11 @@ def files(name: str, value: Any) -> list[str]:
     return [_absolute(name, file, expected) for file in given]
 
 
+def path(name: str, value: Any) -> str:
+    """One path as a string, absolute."""
+    return _absolute(name, value, "a path")
+
+
 def _absolute(name: str, file: Any, expected: str) -> str:
     path = os.fspath(file) if isinstance(file, (str, os.PathLike)) else None
     if not isinstance(path, str) or not path:

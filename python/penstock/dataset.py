@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from penstock import _core, _foreign, _identity, _sources
-from penstock._check import checked, files, flag, function, instances, mapping, names, one_of, optional, whole
+from penstock._check import checked, files, flag, function, instances, mapping, names, one_of, optional, path, whole
 from penstock.errors import Invalid
 from penstock.features import Fixed, Var, to_attr
 
@@ -73,13 +74,20 @@ class Dataset:
         return _source("arrays", **_sources.arrays_attrs(arrays))
 
     @staticmethod
-    @checked(files=files, compression=one_of("auto", "none", "gzip", "zlib"), verify_crc=flag)
-    def from_tfrecord(files: Files, compression: str = "auto", verify_crc: bool = True) -> Dataset:
+    @checked(files=optional(files), compression=one_of("auto", "none", "gzip", "zlib"), verify_crc=flag, listing=optional(path))
+    def from_tfrecord(
+        files: Files | None = None, compression: str = "auto", verify_crc: bool = True, *, listing: str | os.PathLike[str] | None = None
+    ) -> Dataset:
         """Records of TFRecord files, as strings. `files` are paths or patterns, as the workers see them.
 
         compression: "auto" (by what the file begins with), "none", "gzip" or "zlib".
+        listing: instead of files, a file of lines "path<tab>size<tab>seconds since 1970", as `find … -printf '%p\\t%s\\t%T@\\n'` prints them, for
+            very many files: none is looked at before it is read. It needs a compression other than "auto".
         """
-        return _source("tfrecord", files=files, compression=compression, verify_crc=verify_crc)
+        if (files is None) == (listing is None):
+            raise Invalid("from_tfrecord: name either files or a listing of them")
+        named = {"files": files} if listing is None else {"listing": listing}
+        return _source("tfrecord", **named, compression=compression, verify_crc=verify_crc)
 
     @staticmethod
     @checked(factory=function("a function that makes an iterable: each epoch and each worker begins it anew"), lanes=_lanes, spec=_spec)

@@ -68,7 +68,7 @@ std::optional<int64_t> Operator::passes() const { return std::nullopt; }
 
 uint64_t Operator::StateBytes(uint64_t /*lane_bytes*/) const { return 0; }
 
-Result<std::vector<InputFile>> Operator::ListFiles() const { return std::vector<InputFile>(); }
+Result<SourceInput> Operator::ListInput() const { return SourceInput(); }
 
 Result<bool> Operator::CanCut(const InputFile& /*file*/) const { return false; }
 

@@ -145,7 +145,7 @@ class Operator {
 
   // File sources: what they read, and whether a file can be cut at any byte (a compressed one cannot).
   virtual bool reads_files() const { return false; }
-  virtual Result<std::vector<InputFile>> ListFiles() const;
+  virtual Result<SourceInput> ListInput() const;
   virtual Result<bool> CanCut(const InputFile& file) const;
   // Bytes of one row in memory, about: how counted rows are cut into lanes.
   virtual uint64_t RowBytes(std::span<const uint64_t> inputs) const;

@@ -10,6 +10,7 @@
 #include "engine/graph.h"
 #include "engine/lane_run.h"
 #include "engine/lanes.h"
+#include "storage/listing.h"
 
 namespace penstock {
 namespace {
@@ -139,6 +140,10 @@ Result<std::shared_ptr<const Pipeline>> Pipeline::Compile(const Plan& plan, cons
   auto compiled = std::make_shared<Compiled>();
   PENSTOCK_ASSIGN(compiled->graph, engine::BuildGraph(plan));
   compiled->manifest = manifest;
+  for (SourceInput& source : compiled->manifest.sources) {
+    if (!source.listing) continue;
+    PENSTOCK_ASSIGN(source.files, ReadListing(*source.listing));
+  }
   PENSTOCK_ASSIGN(compiled->table, LaneTable::Cut(compiled->graph, compiled->manifest));
   PENSTOCK_ASSIGN(compiled->layout, MakeLayout(compiled->graph, compiled->table));
   compiled->spec = std::make_shared<const Spec>(compiled->layout.row_spec);
@@ -170,9 +175,8 @@ Result<Manifest> ListInputs(const Plan& plan) {
   });
   Manifest manifest;
   for (const auto& [plan_node, node] : sources) {
-    SourceInput source;
+    PENSTOCK_ASSIGN(SourceInput source, node->op->ListInput());
     source.node = plan_node;
-    PENSTOCK_ASSIGN(source.files, node->op->ListFiles());
     manifest.sources.push_back(std::move(source));
   }
   return manifest;

@@ -20,20 +20,25 @@ Result<InputFile> ReadFile(const fb::InputFile& file, CopyBudget& budget) {
   return out;
 }
 
+flatbuffers::Offset<fb::InputFile> WriteFile(flatbuffers::FlatBufferBuilder& out, const InputFile& file) {
+  const auto path = out.CreateString(file.path);
+  const auto etag = file.etag.empty() ? 0 : out.CreateString(file.etag);
+  return fb::CreateInputFile(out, path, file.size, file.mtime_ns, etag, file.records);
+}
+
+flatbuffers::Offset<fb::SourceInput> WriteSource(flatbuffers::FlatBufferBuilder& out, const SourceInput& source) {
+  if (source.listing) return fb::CreateSourceInput(out, source.node, 0, WriteFile(out, *source.listing));
+  std::vector<flatbuffers::Offset<fb::InputFile>> files;
+  for (const InputFile& file : source.files) files.push_back(WriteFile(out, file));
+  return fb::CreateSourceInput(out, source.node, out.CreateVector(files));
+}
+
 }  // namespace
 
 std::string SerializeManifest(const Manifest& manifest) {
   flatbuffers::FlatBufferBuilder out;
   std::vector<flatbuffers::Offset<fb::SourceInput>> sources;
-  for (const SourceInput& source : manifest.sources) {
-    std::vector<flatbuffers::Offset<fb::InputFile>> files;
-    for (const InputFile& file : source.files) {
-      const auto path = out.CreateString(file.path);
-      const auto etag = file.etag.empty() ? 0 : out.CreateString(file.etag);
-      files.push_back(fb::CreateInputFile(out, path, file.size, file.mtime_ns, etag, file.records));
-    }
-    sources.push_back(fb::CreateSourceInput(out, source.node, out.CreateVector(files)));
-  }
+  for (const SourceInput& source : manifest.sources) sources.push_back(WriteSource(out, source));
   out.Finish(fb::CreateManifestTable(out, out.CreateVector(sources)));
   return {reinterpret_cast<const char*>(out.GetBufferPointer()), out.GetSize()};
 }
@@ -49,6 +54,9 @@ Result<Manifest> ParseManifest(std::string_view bytes) {
   if (sources == nullptr) return manifest;
   for (const fb::SourceInput* source : *sources) {
     SourceInput input{.node = source->node(), .files = {}};
+    if (source->listing() != nullptr) {
+      PENSTOCK_ASSIGN(input.listing, ReadFile(*source->listing(), budget));
+    }
     if (source->files() != nullptr) {
       for (const fb::InputFile* file : *source->files()) {
         PENSTOCK_ASSIGN(InputFile read, ReadFile(*file, budget));

@@ -125,13 +125,23 @@ TEST(ParsePlan, RefusesAttributesNestedTooDeep) {
 }
 
 TEST(Manifest, SerializesAndParsesToTheSame) {
-  const Manifest manifest{{{.node = 0, .files = {{"/a", 10, 20, "", -1}, {"/b", 1ULL << 40, -5, "tag", 7}}}, {.node = 3, .files = {}}}};
+  const Manifest manifest{
+      {{.node = 0, .files = {{"/a", 10, 20, "", -1}, {"/b", 1ULL << 40, -5, "tag", 7}}}, {.node = 3, .files = {}}}};
   const std::string bytes = SerializeManifest(manifest);
   const auto parsed = ParseManifest(bytes);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(*parsed, manifest);
   EXPECT_EQ(HashManifest(bytes), HashManifest(SerializeManifest(*parsed)));
   EXPECT_EQ(HashManifest(bytes).size(), 32u);
+}
+
+TEST(Manifest, FilesOfAListingAreNotPartOfIt) {
+  const InputFile listing{"/listing", 10, 20, "", -1};
+  const Manifest manifest{{{.node = 0, .files = {{"/a", 10, 20, "", -1}}, .listing = listing}}};
+  const auto parsed = ParseManifest(SerializeManifest(manifest));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->sources[0].listing, listing);
+  EXPECT_TRUE(parsed->sources[0].files.empty());
 }
 
 TEST(Manifest, RefusesDamagedBytes) {

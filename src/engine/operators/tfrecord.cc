@@ -1,4 +1,4 @@
-// tfrecord(files, compression, verify_crc): the records of files, as strings.
+// tfrecord(files or listing, compression, verify_crc): the records of files, as strings.
 #include "formats/tfrecord.h"
 
 #include <memory>
@@ -71,8 +71,12 @@ class RecordStream final : public RowStream {
 
 class TfRecord final : public Operator {
  public:
-  TfRecord(std::vector<std::string> patterns, Compression compression, bool verify_crc)
-      : Operator(LeafSpec(DType::kString, {})), patterns_(std::move(patterns)), compression_(compression), verify_crc_(verify_crc) {}
+  TfRecord(std::vector<std::string> patterns, std::string listing, Compression compression, bool verify_crc)
+      : Operator(LeafSpec(DType::kString, {})),
+        patterns_(std::move(patterns)),
+        listing_(std::move(listing)),
+        compression_(compression),
+        verify_crc_(verify_crc) {}
 
   std::optional<uint64_t> Rows(std::span<const std::optional<uint64_t>>) const override { return std::nullopt; }
 
@@ -94,11 +98,20 @@ class TfRecord final : public Operator {
   }
   std::string Words() const override {
     std::string files = std::to_string(patterns_.size()) + (patterns_.size() == 1 ? " path or pattern" : " paths and patterns");
+    if (!listing_.empty()) files = "the files of " + listing_;
     return "records of " + files + ", compression " + std::string(Name(compression_)) + (verify_crc_ ? "" : ", CRCs not verified");
   }
 
   bool reads_files() const override { return true; }
-  Result<std::vector<InputFile>> ListFiles() const override { return penstock::ListFiles(patterns_); }
+  Result<SourceInput> ListInput() const override {
+    SourceInput input;
+    if (listing_.empty()) {
+      PENSTOCK_ASSIGN(input.files, ListFiles(patterns_));
+    } else {
+      PENSTOCK_ASSIGN(input.listing, StatFile(listing_));
+    }
+    return input;
+  }
   Result<bool> CanCut(const InputFile& file) const override {
     if (compression_ != Compression::kAuto) return compression_ == Compression::kNone;
     PENSTOCK_ASSIGN(const auto source, File::Open(file));
@@ -118,6 +131,7 @@ class TfRecord final : public Operator {
   }
 
   std::vector<std::string> patterns_;
+  std::string listing_;  // instead of patterns
   Compression compression_;
   bool verify_crc_;
 };
@@ -126,14 +140,19 @@ class TfRecord final : public Operator {
 
 MadeOperator MakeTfRecord(const PlanNode& node, InputSpecs) {
   AttrReader attrs(node);
-  PENSTOCK_ASSIGN(std::vector<std::string> files, attrs.Strings("files"));
+  PENSTOCK_ASSIGN(std::vector<std::string> files, attrs.Strings("files", {}));
+  PENSTOCK_ASSIGN(std::string listing, attrs.String("listing", ""));
   PENSTOCK_ASSIGN(const std::string name, attrs.String("compression", "auto"));
   PENSTOCK_ASSIGN(const bool verify_crc, attrs.Bool("verify_crc", true));
   PENSTOCK_TRY(attrs.Done());
-  if (files.empty()) return attrs.Bad("files", "must name at least one file or pattern");
+  if (files.empty() && listing.empty()) return attrs.Bad("files", "must name at least one file or pattern");
+  if (!files.empty() && !listing.empty()) return attrs.Bad("listing", "stands instead of 'files': name one of them");
   const Result<Compression> compression = CompressionFromName(name);
   if (!compression.ok()) return attrs.Bad("compression", "is '" + name + "'; it is auto, none, gzip or zlib");
-  return std::unique_ptr<Operator>(std::make_unique<TfRecord>(std::move(files), *compression, verify_crc));
+  if (!listing.empty() && *compression == Compression::kAuto) {
+    return attrs.Bad("compression", "is 'auto', for which every file would be looked at; say none, gzip or zlib where a listing names them");
+  }
+  return std::unique_ptr<Operator>(std::make_unique<TfRecord>(std::move(files), std::move(listing), *compression, verify_crc));
 }
 
 }  // namespace penstock::engine
