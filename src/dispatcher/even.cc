@@ -34,7 +34,7 @@ class Evener {
     if (!Exhausted()) {
       MoveToPoorest();
     } else if (const uint64_t steps = Steps(); !Level(steps)) {
-      SetSteps(steps);
+      SetSteps(job_.evens() == Even::kPad ? std::max(steps, StepsOfRichest()) : steps);
     }
   }
 
@@ -90,6 +90,13 @@ class Evener {
     }
     const uint64_t step = batch() * members_.size();
     return std::max(had, job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
+  }
+
+  // Rows that a source row became stay with one loop, and `pad` loses none of them.
+  uint64_t StepsOfRichest() const {
+    uint64_t most = 0;
+    for (const Consumer* consumer : members_) most = std::max(most, RowsOf(*consumer));
+    return (most + batch() - 1) / batch();
   }
 
   // One has more than its steps take and another too few: what is missing there is dealt to it. False: nothing is to be moved.

@@ -225,6 +225,18 @@ TEST_F(EvenTest, WhereLanesAreGrantedInRangesNobodyRunsAheadFromTheStart) {
   EXPECT_EQ(readers[1].reply.steps, msg::kNoLimit) << "the lane has not ended";
 }
 
+TEST_F(EvenTest, PaddingLosesNoRowOfASourceRowThatCannotBeDivided) {
+  Start(Even::kPad);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 2, {0});
+  // The last source row that there can be in a lane became 16 rows: four batches, which all stay with it.
+  const msg::Grant lane = readers[1].reply.grants.at(0);
+  readers[1].beat.holds = {{lane.range.lane, lane.range.from.seq, lane.fence, {kLaneEnd - 1, 0}, false, 16}};
+  readers[1].beat.batches = 2;
+  readers[1].beat.ready_batches = 4;
+  EXPECT_EQ(readers[1].Say(h).steps, 6u);
+}
+
 TEST_F(EvenTest, UnevenHoldsNobodyUp) {
   Start(Even::kUneven);
   for (Scripted& reader : readers) reader.Hold(h, 1);
