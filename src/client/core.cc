@@ -386,7 +386,7 @@ std::vector<msg::Hold> ClientCore::Holds() const {
   for (const auto& [name, lane] : lanes_) {
     if (lane.dropped || strict()) continue;  // the ring is shared by rule
     const bool open = lane.state == LaneState::kOpen || lane.state == LaneState::kConnecting || lane.state == LaneState::kBackoff;
-    holds.push_back({name.lane, name.from, name.fence, lane.mark.asked, open, lane.mark.left_rows});
+    holds.push_back({name.lane, name.from, name.fence, lane.mark.asked, open, lane.mark.left_rows, lane.state == LaneState::kEnded});
   }
   return holds;
 }

@@ -157,6 +157,7 @@ void DispatcherCore::Impl::ApplyHolds(Job& job, const Consumer& consumer, const 
     it->second.asked = Planted(Bug::kMarkLowered) ? hold.asked : std::max(it->second.asked, hold.asked);
     it->second.open = hold.open;
     it->second.ready_rows = hold.ready_rows;
+    it->second.ended = hold.ended;
   }
 }
 

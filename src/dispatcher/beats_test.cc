@@ -254,6 +254,7 @@ void SayTails(CoreHarness& h, Scripted& reader) {
   for (msg::Hold& hold : reader.beat.holds) {
     hold.open = false;
     hold.ready_rows = 1;
+    hold.ended = true;
   }
   reader.beat.idle = true;
   reader.beat.tail_rows = reader.beat.holds.size();

@@ -42,12 +42,13 @@ struct Held {
   bool known = false;  // the holder lists it
   bool open = false;
   uint64_t ready_rows = 0;
+  bool ended = false;
   // What the dispatcher wants; not stored.
   bool revoked = false;
   bool broken = false;  // the holder has gone on to a later epoch
 
-  // Open or spare: worth handing over, unlike a tail or a lane whose last rows the loop has.
-  bool live() const { return !revoked && (open || (ready_rows == 0 && asked == from)); }
+  // It goes on: worth handing over, unlike a tail or a lane whose last rows the loop has.
+  bool live() const { return !revoked && !ended; }
 };
 
 struct RangedLane {

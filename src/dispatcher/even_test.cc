@@ -30,7 +30,7 @@ class EvenTest : public testing::Test {
     beat.holds.clear();
     for (size_t i = 0; i < reader.reply.grants.size(); ++i) {
       const msg::Grant& grant = reader.reply.grants[i];
-      beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows.at(i)});
+      beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows.at(i), true});
       beat.ready_batches += rows.at(i) / 4;
     }
     beat.want = 6;
@@ -170,7 +170,7 @@ TEST_F(EvenDealTest, APieceThatGoesOnAndIsAllThatIsLeftIsHalved) {
   readers[0].beat.holds.clear();
   for (const msg::Grant& grant : readers[0].reply.grants) {
     const bool piece = grant.range.from.seq == 4;
-    readers[0].beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, piece, piece ? 8u : 0u});
+    readers[0].beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, piece, piece ? 8u : 0u, !piece});
   }
   readers[0].beat.ready_batches = 2;
   readers[0].Say(h);
@@ -225,13 +225,24 @@ TEST_F(EvenTest, WhereLanesAreGrantedInRangesNobodyRunsAheadFromTheStart) {
   EXPECT_EQ(readers[1].reply.steps, msg::kNoLimit) << "the lane has not ended";
 }
 
+TEST_F(EvenTest, ALaneWhoseLastRowsTheLoopHasIsNotWaitedFor) {
+  Start();
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 2, {0});
+  // Its loop has the one batch of its lane, and has not come back for more.
+  const msg::Grant lane = readers[1].reply.grants.at(0);
+  readers[1].beat.holds = {{lane.range.lane, lane.range.from.seq, lane.fence, lane.range.from, false, 0, true}};
+  readers[1].beat.batches = 3;
+  EXPECT_EQ(readers[1].Say(h).steps, 3u);
+}
+
 TEST_F(EvenTest, PaddingLosesNoRowOfASourceRowThatCannotBeDivided) {
   Start(Even::kPad);
   for (Scripted& reader : readers) reader.Hold(h, 1);
   Ended(readers[0], 2, {0});
   // The last source row that there can be in a lane became 16 rows: four batches, which all stay with it.
   const msg::Grant lane = readers[1].reply.grants.at(0);
-  readers[1].beat.holds = {{lane.range.lane, lane.range.from.seq, lane.fence, {kLaneEnd - 1, 0}, false, 16}};
+  readers[1].beat.holds = {{lane.range.lane, lane.range.from.seq, lane.fence, {kLaneEnd - 1, 0}, false, 16, true}};
   readers[1].beat.batches = 2;
   readers[1].beat.ready_batches = 4;
   EXPECT_EQ(readers[1].Say(h).steps, 6u);

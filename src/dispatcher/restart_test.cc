@@ -58,7 +58,7 @@ class Chance {
       if (Below(3) == 0) {
         beat.finished.push_back({grant.range.lane, grant.range.from.seq, grant.fence, upto, Below(2) == 0});
       } else {
-        beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, upto, Below(2) == 0, Below(3)});
+        beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, upto, Below(2) == 0, Below(3), Below(3) == 0});
       }
     }
     beat.want = static_cast<uint32_t>(Below(4));

@@ -126,10 +126,10 @@ Status Take(const fb::Grant* in, msg::Grant& out) {
 
 Offset<fb::Hold> Put(Builder& b, const msg::Hold& hold) {
   const auto lane = Put(b, hold.lane);
-  return fb::CreateHold(b, lane, hold.grant_from, Raw(hold.fence), hold.asked.seq, hold.asked.child, hold.open, hold.ready_rows);
+  return fb::CreateHold(b, lane, hold.grant_from, Raw(hold.fence), hold.asked.seq, hold.asked.child, hold.open, hold.ready_rows, hold.ended);
 }
 Status Take(const fb::Hold* in, msg::Hold& out) {
-  out = {{}, in->grant_from(), Fence{in->fence()}, {in->asked_seq(), in->asked_child()}, in->open(), in->ready_rows()};
+  out = {{}, in->grant_from(), Fence{in->fence()}, {in->asked_seq(), in->asked_child()}, in->open(), in->ready_rows(), in->ended()};
   return Take(in->lane(), out.lane);
 }
 

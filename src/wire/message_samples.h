@@ -12,7 +12,7 @@ inline std::vector<Message> SampleMessages() {
   const msg::Range range{lane, {4, 5}, 6};
   const msg::WorkerInfo worker{WorkerId{7}, "host:1", "@socket", "boot", 8, true};
   const msg::Grant grant{range, Fence{9}, WorkerId{10}};
-  const msg::Hold hold{lane, 11, Fence{12}, {13, 14}, true, 15};
+  const msg::Hold hold{lane, 11, Fence{12}, {13, 14}, true, 15, true};
   const msg::Finish finish{lane, 16, Fence{17}, {18, 19}, true};
   const Status error = Status(Code::kData, "broken").With("file", "/a").With("offset", 20);
   const std::string blob("\0\xff blob", 7);

@@ -137,6 +137,7 @@ struct Hold {
   Cursor asked;  // all before was delivered, and the loop came back for more
   bool open = false;
   uint64_t ready_rows = 0;
+  bool ended = false;  // no row will come beyond those that are ready
   friend bool operator==(const Hold&, const Hold&) = default;
 };
 // A grant that is over: delivered up to `upto`. `ended`: the lane has no row at or after `upto`.
