@@ -9,6 +9,8 @@ import pytest
 
 import penstock
 from conftest import StartCluster
+from support.certificates import make_authority
+from support.servers import Servers
 
 CORE = Path(penstock._core.__file__)
 
@@ -18,7 +20,8 @@ from penstock.tfrecord import write_tfrecord
 write_tfrecord({path!r}, ({{"id": i}} for i in range(100)), "gzip")
 dataset = penstock.Dataset.from_tfrecord({path!r}).parse_example({{"id": "int64"}}).batch(10)
 over_tcp = penstock.connect({address!r}, shared_memory=False)
-for service in ("inline", {address!r}, over_tcp):
+over_tls = penstock.connect({encrypted!r}, tls={tls!r})
+for service in ("inline", {address!r}, over_tcp, over_tls):
     assert sorted(i for b in dataset.distribute(service) for i in b["id"].tolist()) == list(range(100)), service
 print("read")
 """
@@ -35,6 +38,16 @@ def test_the_module_needs_only_libraries_that_no_framework_brings() -> None:
     assert needed <= {"libisal", "libstdc++", "libgcc_s", "libc", "libm", "ld-linux-x86-64"}
 
 
+def _start_with_tls(directory: Path, servers: Servers) -> "tuple[str, dict[str, str]]":
+    """Address of a service that asks for certificates, and those of a program."""
+    authority = make_authority(directory / "authority")
+    cert, key = authority.issue("server")
+    flags = ["--tls-ca", authority.ca, "--tls-cert", cert, "--tls-key", key]
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *flags)
+    servers.start("worker", "--dispatcher", dispatcher.address, *flags)
+    return dispatcher.address, {"ca": authority.ca, "cert": cert, "key": key}
+
+
 # Of two libraries each comes before the other in one of the first two orders; in the others penstock is between them.
 _LIBRARIES = ["penstock", "tensorflow", "torch", "pyarrow", "jax", "ray"]
 _ORDERS = [
@@ -47,9 +60,12 @@ _ORDERS = [
 
 @pytest.mark.timeout(200)  # all of them take seconds to import
 @pytest.mark.parametrize("order", _ORDERS, ids=" ".join)
-def test_reading_works_beside_frameworks_in_each_order_of_import(order: "list[str]", tmp_path: Path, start_cluster: StartCluster) -> None:
-    cluster = start_cluster(workers=1)
-    program = "".join(f"import {name}\n" for name in order) + READS.format(path=str(tmp_path / "a.tfrecord.gz"), address=cluster.address)
+def test_reading_works_beside_frameworks_in_each_order_of_import(
+    order: "list[str]", tmp_path: Path, start_cluster: StartCluster, servers: Servers
+) -> None:
+    encrypted, tls = _start_with_tls(tmp_path, servers)
+    places = {"path": str(tmp_path / "a.tfrecord.gz"), "address": start_cluster(workers=1).address, "encrypted": encrypted, "tls": tls}
+    program = "".join(f"import {name}\n" for name in order) + READS.format(**places)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}, check=False, timeout=180
     )
