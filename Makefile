@@ -18,7 +18,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang setup-slurm build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench overhead
+.PHONY: help setup setup-clang setup-slurm build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench scale overhead
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,11 @@ bench: build bench-setup ## penstock beside its peers on this machine: writes do
 	@ninja -C build/release -j $(JOBS) --quiet bench_bare_socket bench_consume
 	@PYTHONPATH=$(CURDIR)/python .venv-bench/bin/python bench/report.py --rounds $(ROUNDS)
 	@$(PYTHON_HERE) bench/resume.py
+
+scale: build ## a dispatcher under thousands: workers, consumers, jobs, connections
+	@ninja -C build/release -j $(JOBS) --quiet penstock-load
+	@$(PYTHON_HERE) bench/scale.py
+	@$(PYTHON_HERE) bench/connections.py
 
 overhead: build ## what guarantees cost an undisturbed run, in PAIRS=30 of runs with and without
 	@cmake --preset unguarded >/dev/null

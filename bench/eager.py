@@ -1,56 +1,48 @@
-"""Elements a second in an eager TensorFlow loop, `for element in dataset`, over penstock.tf and over tf.data service, in one run.
-
-    python bench/eager.py [--seconds 3] [--sizes 65536 1048576]
+"""An eager TensorFlow loop, `for element in dataset`, over penstock.tf and over tf.data service.
 
 One worker makes elements of zeros, which costs it little, so that what is seen is the way from worker to loop; compression is off in both.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
+import importlib
 import time
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ["PENSTOCK_PROGRESS"] = "0"
+from side_by_side import Case, Stopwatch, main
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[64 << 10, 1 << 20])
-    options = parser.parse_args()
-    import tensorflow as tf
-
-    from penstock import tf as penstock_tf
-
-    print(f"{'elements of':>14}{'tf.data service/s':>20}{'penstock.tf/s':>16}{'ratio':>8}")
-    for size in options.sizes:
-        theirs = _rate(tf.data.experimental.service, size, options.seconds)
-        ours = _rate(penstock_tf, size, options.seconds)
-        print(f"{size:>14,}{theirs:>20,.0f}{ours:>16,.0f}{ours / theirs:>8.2f}", flush=True)
+SECONDS = 3.0
 
 
-def _rate(service: Any, size: int, seconds: float) -> float:
-    import tensorflow as tf
+def _loop(service_module: str, size: int) -> Callable[[Path, Stopwatch], float]:
+    def run(directory: Path, watch: Stopwatch) -> float:
+        import tensorflow as tf
 
-    dispatcher = service.DispatchServer()
-    worker = service.WorkerServer(service.WorkerConfig(dispatcher.target.split("://")[1]))
-    dataset = tf.data.Dataset.from_tensors(tf.zeros([size // 4])).repeat()
-    reader = iter(dataset.apply(service.distribute("parallel_epochs", dispatcher.target, compression=None)))
-    for _ in range(20):
-        next(reader)
-    count, begin = 0, time.monotonic()
-    while time.monotonic() - begin < seconds:
-        next(reader)
-        count += 1
-    rate = count / (time.monotonic() - begin)
-    del reader
-    worker.stop()
-    dispatcher.stop()
-    return rate
+        service = importlib.import_module(service_module)
+        dispatcher = service.DispatchServer()
+        worker = service.WorkerServer(service.WorkerConfig(dispatcher.target.split("://")[1]))
+        dataset = tf.data.Dataset.from_tensors(tf.zeros([size // 4])).repeat()
+        distribute = service.distribute("parallel_epochs", dispatcher.target, compression=None)
+        elements = iter(dataset.apply(distribute))
+        for _ in range(20):
+            next(elements)
+        watch.start()
+        count, end = 0, time.perf_counter() + SECONDS
+        while time.perf_counter() < end:
+            next(elements)
+            count += 1
+        watch.stop()
+        del elements, worker
+        return count
+
+    return run
+
+
+def _case(name: str, size: int) -> Case:
+    peers = {"tf.data service": _loop("tensorflow.data.experimental.service", size)}
+    return Case(f"eager loop, {name}", "elements/s", _loop("penstock.tf", size), peers, at_least={"tf.data service": 5})
 
 
 if __name__ == "__main__":
-    main()
+    main("eager", [_case("64 KiB", 64 << 10), _case("1 MiB", 1 << 20)])

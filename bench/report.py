@@ -1,4 +1,4 @@
-"""Runs every benchmark that has peers and writes what they measured as a page: docs/benchmarks.md, and a picture beside it.
+"""Runs every benchmark and writes what they measured as a page: docs/benchmarks.md, and pictures beside it.
 
 python bench/report.py [--rounds 5] [--only records,transport] [--from FILE]; FILE: lines of an earlier run, which are only written up.
 """
@@ -22,7 +22,12 @@ BENCHES = {
     "records": "tf.Example records of 2.4 KB, batches of 512: inflate, check, parse, shuffle. Rows a CPU second.",
     "transport": "Elements that lie in readers' memory, handed to a loop on the same host.",
     "python": "The same Python function on two executors of penstock and two workers of DataLoader.",
+    "eager": "An eager TensorFlow loop over a dataset that one reader prepares.",
     "start": "From the start of a Python program with its own service to its first batch. Less is better, and the ratio says how many times sooner.",
+}
+GROWTH = {
+    "growth": "From joining to the first batch, as files and lanes become more, and what the processes held at most. Files come from a listing.",
+    "ranks": "Ranks of one job whose pipeline is one lane with a shuffle buffer of 64 MiB: all of them together, and what the one reader held.",
 }
 HEAD = """# Measured beside its peers
 Each line is one run on one machine: penstock and the peer did the same work in turns, in processes of their own, and medians are compared. Machines
@@ -33,7 +38,7 @@ differ and are noisy; the ratio is what carries over. `make bench` measures it o
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default=",".join(BENCHES), help="benchmarks, by name")
+    parser.add_argument("--only", default=",".join([*BENCHES, *GROWTH]), help="benchmarks, by name")
     parser.add_argument("--from", dest="lines", type=Path)
     options = parser.parse_args()
     if options.lines:
@@ -42,8 +47,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         lines = Path(directory) / "lines.jsonl"
         for bench in options.only.split(","):
-            command = [sys.executable, str(HERE / f"{bench}.py"), "--rounds", str(options.rounds), "--json", str(lines)]
-            subprocess.run(command, check=True)
+            rounds = ["--rounds", str(options.rounds)] if bench in BENCHES else []
+            subprocess.run([sys.executable, str(HERE / f"{bench}.py"), *rounds, "--json", str(lines)], check=bench in BENCHES)
         write(_read(lines), options.rounds)
 
 
@@ -51,9 +56,13 @@ def write(lines: list[dict[str, Any]], rounds: int) -> None:
     page = [HEAD, f"Measured with {rounds} rounds on {os.cpu_count()} cores ({_processor()}), Linux {platform.release()}.\n"]
     page.append("![ratios](benchmarks.svg)\n")
     for bench, measured in groupby(lines, key=lambda line: line["bench"]):
-        page += [f"## {bench}", BENCHES[bench], "", *_table(list(measured)), ""]
+        if bench in BENCHES:
+            page += [f"## {bench}", BENCHES[bench], "", *_table(list(measured)), ""]
+        else:
+            page += [f"## {bench}", GROWTH[bench], "", *_figures(list(measured)), ""]
     (DOCS / "benchmarks.md").write_text("\n".join(page))
-    _draw(lines, DOCS / "benchmarks.svg")
+    _draw([line for line in lines if line["bench"] in BENCHES], DOCS / "benchmarks.svg")
+    _draw_growth([line for line in lines if line["bench"] == "growth"], DOCS / "growth.svg")
     print(f"wrote {DOCS / 'benchmarks.md'}")
 
 
@@ -73,13 +82,36 @@ def _table(lines: list[dict[str, Any]]) -> list[str]:
     return rows
 
 
+def _figures(lines: list[dict[str, Any]]) -> list[str]:
+    names = [name for name in lines[0] if name != "bench"]
+    rows = ["| " + " | ".join(names) + " |", "|---|" + "---:|" * (len(names) - 1)]
+    rows += ["| " + " | ".join(f"{line[name]:,.2f}" if isinstance(line[name], float) else str(line[name]) for name in names) + " |" for line in lines]
+    return [*rows, "", "![growth](growth.svg)"] if lines[0]["bench"] == "growth" else rows
+
+
+def _draw_growth(lines: list[dict[str, Any]], path: Path) -> None:
+    """Both axes are logarithmic: what grows linearly or slower is no steeper than the grey line."""
+    if not lines:
+        return
+    pyplot = _pyplot()
+    figure, (times, sizes) = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    for kind, color in (("files", "#4477aa"), ("lanes", "#cc3311")):
+        measured = [(int(line["case"].split()[0]), line) for line in lines if line["case"].endswith(kind)]
+        counts = [count for count, _ in measured]
+        times.loglog(counts, [line["seconds"] for _, line in measured], "o-", color=color, label=kind)
+        sizes.loglog(counts, [line["worker"] for _, line in measured], "o-", color=color, label=f"worker, {kind}")
+        sizes.loglog(counts, [line["dispatcher"] for _, line in measured], "o:", color=color, label=f"dispatcher, {kind}")
+    times.loglog([1e4, 1e6], [0.02, 2], color="grey", linewidth=0.8, label="linear")
+    times.set_ylabel("seconds to the first batch")
+    sizes.set_ylabel("MB at most")
+    for axes in (times, sizes):
+        axes.set_xlabel("files, lanes")
+        axes.legend(fontsize="small")
+    figure.savefig(path, metadata={"Date": None})
+
+
 def _draw(lines: list[dict[str, Any]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "penstock"
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     figure, axes = pyplot.subplots(figsize=(9, 0.3 * len(lines) + 1), layout="constrained")
     names = [f"{line['case']}: {line['peer_name']}" for line in lines]
     axes.barh(names, [line["ratio"] for line in lines], color="#4477aa")
@@ -91,6 +123,16 @@ def _draw(lines: list[dict[str, Any]], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("penstock / peer (red: what is aimed at)")
     figure.savefig(path, metadata={"Date": None})
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "penstock"
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def _processor() -> str:

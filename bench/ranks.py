@@ -1,6 +1,6 @@
-"""What a reader holds as ranks come: resident memory of one worker, with its executors, that serves 1, 4 and 16 ranks.
+"""One job and more and more ranks: how fast they are together, how alike they fare, and what the one worker that serves them holds.
 
-    python bench/reader_memory.py [--ranks 1 4 16] [--batches 40]
+    python bench/ranks.py [--ranks 1 4 16] [--batches 40] [--json FILE]
 
 All ranks read one tf.data pipeline with a shuffle buffer of 64 MiB, which is one lane: through penstock, where they share a job as a matter of
 course, in each mode; and through tf.data service, with a job name for all and without one (as a program that was moved from one rank to many often
@@ -10,12 +10,14 @@ is).
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ os.environ["PENSTOCK_PROGRESS"] = "0"
 
 ELEMENT = 64 << 10
 SHUFFLED = 1000  # elements
+WINDOW = 3.0  # seconds in which batches are counted
 KINDS = ("penstock, shared", "penstock, replicated", "penstock, strict", "tf.data service, one job name", "tf.data service, no job name")
 
 TF_SERVER = """
@@ -39,19 +42,34 @@ sys.stdin.read()
 """
 
 
+@dataclass(frozen=True)
+class Figures:
+    mib: float  # the worker with its executors
+    batches_a_second: float  # all ranks together
+    fairness: float  # the slowest rank's batches : the fastest's
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--batches", type=int, default=40, help="that each rank reads before memory is looked at")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--json", type=Path, help="append a line for each figure to this file")
     options = parser.parse_args()
-    print(f"{'MiB of one reader, by ranks':36}" + "".join(f"{ranks:>8}" for ranks in options.ranks) + f"{'most : least':>16}")
+    print(f"{'':36}{'ranks':>6}{'batches/s':>12}{'slowest : fastest':>20}{'MiB of the reader':>20}{'of 1 rank':>12}")
     for kind in options.kinds:
-        held = [_measure(kind, ranks, options.batches) for ranks in options.ranks]
-        print(f"{kind:36}" + "".join(f"{mib:>8.0f}" for mib in held) + f"{max(held) / min(held):>16.2f}", flush=True)
+        alone = None
+        for ranks in options.ranks:
+            figures = _measure(kind, ranks, options.batches)
+            alone = alone or figures.mib
+            held = f"{figures.mib:>20.0f}{figures.mib / alone:>11.2f}x"
+            print(f"{kind:36}{ranks:>6}{figures.batches_a_second:>12.0f}{figures.fairness:>20.2f}{held}", flush=True)
+            if options.json:
+                with options.json.open("a") as lines:
+                    lines.write(json.dumps({"bench": "ranks", "case": kind, "ranks": ranks, **asdict(figures)}) + "\n")
 
 
-def _measure(kind: str, ranks: int, batches: int) -> float:
+def _measure(kind: str, ranks: int, batches: int) -> Figures:
     if kind.startswith("penstock"):
         return _measure_penstock(kind.split()[1], ranks, batches)
     with _TfServer("dispatcher") as dispatcher, _TfServer(dispatcher.address) as worker:
@@ -60,7 +78,7 @@ def _measure(kind: str, ranks: int, batches: int) -> float:
         return _with_ranks(lambda rank: iter(_pipeline().apply(distribute)), ranks, batches, worker.process.pid)
 
 
-def _measure_penstock(mode: str, ranks: int, batches: int) -> float:
+def _measure_penstock(mode: str, ranks: int, batches: int) -> Figures:
     from penstock import Dataset, _processes
 
     cluster = _processes.Cluster(1, log="warn", worker_flags=["--allow-code", "--cpus", "1"])
@@ -107,38 +125,43 @@ class _TfServer:
         self.process.communicate()
 
 
-def _with_ranks(batches_of: Callable[[int], Iterator[Any]], ranks: int, batches: int, worker: int) -> float:
-    """What the worker holds when each rank, a thread of this process, has read so many batches and goes on."""
+def _with_ranks(batches_of: Callable[[int], Iterator[Any]], ranks: int, batches: int, worker: int) -> Figures:
+    """Each rank, a thread of this process, reads so many batches; then all go on, and are looked at."""
     arrived = threading.Barrier(ranks + 1)
     measured = threading.Event()
+    counts = [0] * ranks
 
     def read(rank: int) -> None:
         reader = batches_of(rank)
         for _ in range(batches):
             next(reader)
         arrived.wait()
-        while not measured.wait(0.05):
+        while not measured.is_set():
             next(reader)
+            counts[rank] += 1
 
     threads = [threading.Thread(target=read, args=(rank,), daemon=True) for rank in range(ranks)]
     for thread in threads:
         thread.start()
     arrived.wait()
-    held = max(_held(worker) for _ in range(5) if time.sleep(0.2) is None)
+    begin = time.monotonic()
+    held = 0.0
+    while time.monotonic() < begin + WINDOW:
+        held = max(held, _held(worker))
+        time.sleep(0.2)
+    taken, seconds = list(counts), time.monotonic() - begin
     measured.set()
     for thread in threads:
         thread.join(10)
-    return held
+    return Figures(held, sum(taken) / seconds, min(taken) / max(1, *taken))
 
 
 def _held(process: int) -> float:
-    """MiB that are resident of a process and its children; shared memory counts once."""
+    """MiB that are resident of a process and its children; the memory that they share counts once."""
     own = [process, *(int(child) for path in Path(f"/proc/{process}/task").glob("*/children") for child in path.read_text().split())]
-    total = 0
-    for member in own:
-        fields = dict(line.split(":", 1) for line in Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()[1:])
-        total += int(fields["Pss"].split()[0])
-    return total / 1024
+    kinds = [dict(line.split(":", 1) for line in Path(f"/proc/{member}/status").read_text().splitlines()) for member in own]
+    private = sum(int(kind[name].split()[0]) for kind in kinds for name in ("RssAnon", "RssFile"))
+    return (private + max(int(kind["RssShmem"].split()[0]) for kind in kinds)) / 1024
 
 
 if __name__ == "__main__":
