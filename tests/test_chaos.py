@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from chaos import network
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -12,3 +16,42 @@ def test_a_dozen_faults_lose_and_repeat_nothing() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "lost 0, duplicated 0" in done.stdout
+
+
+ECHOES = """
+import socket
+server = socket.create_server(("", 5050))
+print("listens", flush=True)
+peer = server.accept()[0]
+while data := peer.recv(1 << 20):
+    peer.sendall(data)
+"""
+SENDS = """
+import os, socket, sys, time
+peer = socket.create_connection((sys.argv[1], 5050))
+begin = time.monotonic()
+peer.sendall(b"x")
+peer.recv(1)
+print(time.monotonic() - begin)
+sent, got = os.urandom(256 << 10), b""
+peer.sendall(sent)
+while len(got) < len(sent):
+    got += peer.recv(1 << 20)
+assert got == sent
+"""
+
+
+@pytest.mark.skipif(network.why_not() != "", reason=network.why_not())
+def test_what_crosses_a_delayed_link_is_late_and_whole() -> None:
+    wires = network.Network()
+    try:
+        near, far = wires.add(), wires.add()
+        with subprocess.Popen([*wires.through(far), sys.executable, "-c", ECHOES], stdout=subprocess.PIPE) as echo:
+            assert echo.stdout is not None
+            echo.stdout.readline()
+            wires.delay(far, 0.2)
+            command = [*wires.through(near), sys.executable, "-c", SENDS, network.address(far)]
+            sent = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert 0.4 <= float(sent.stdout) < 2
+    finally:
+        wires.remove()

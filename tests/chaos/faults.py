@@ -132,6 +132,16 @@ def cut_rank(hit: Hit) -> None:
         _short_or_silent(hit)
 
 
+def delay_worker(hit: Hit) -> None:
+    with _delayed(hit, hit.network.host_of(hit.choice.choice(hit.network.workers))):
+        _short_or_silent(hit)
+
+
+def delay_dispatcher(hit: Hit) -> None:
+    with _delayed(hit, hit.network.dispatcher_host):
+        _short_or_silent(hit)
+
+
 def restore_ranks(hit: Hit) -> None:
     hit.job.kill()
     _restore(hit)
@@ -162,11 +172,13 @@ FAULTS = (
     Fault("all workers kill -9", kill_all_workers, weight=1),
     Fault("worker SIGSTOP", stop_worker, target=5.0, weight=3),
     Fault("worker link cut", cut_worker, target=5.0, links=True),
+    Fault("worker link delayed", delay_worker, target=5.0, links=True, weight=1),
     Fault("dispatcher kill -9", kill_dispatcher, target=0.1, weight=4, spares=True),
     Fault("dispatcher and worker kill -9", kill_dispatcher_and_worker, target=1.0),
     Fault("dispatcher kill -9, state emptied", empty_dispatcher, rebuilds=True),
     Fault("dispatcher SIGSTOP", stop_dispatcher, weight=1),
     Fault("dispatcher link cut", cut_dispatcher, links=True),
+    Fault("dispatcher link delayed", delay_dispatcher, links=True, weight=1),
     Fault("rank SIGSTOP", stop_rank, weight=1),
     Fault("rank link cut", cut_rank, links=True),
     Fault("ranks kill -9, restore", restore_ranks, restores=True, weight=4),
@@ -208,6 +220,15 @@ def _cut(cluster: NetworkCluster, host: int) -> Iterator[None]:
         yield
     finally:
         cluster.network.mend(host)
+
+
+@contextmanager
+def _delayed(hit: Hit, host: int) -> Iterator[None]:
+    hit.network.network.delay(host, hit.choice.uniform(0.02, 0.5))
+    try:
+        yield
+    finally:
+        hit.network.network.mend(host)
 
 
 def _short_or_silent(hit: Hit) -> None:

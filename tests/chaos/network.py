@@ -1,4 +1,4 @@
-"""Every process in a network namespace of its own, on one bridge, so that links can be cut without either end being told."""
+"""Every process in a network namespace of its own, on one bridge, so that links can be cut or slowed without either end being told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 from penstock._processes import Cluster
+
+from .delay import DelayedWire
 
 SUBNET = "10.231.7"
 PORT = 5050
@@ -34,6 +36,7 @@ class Network:
     def __init__(self) -> None:
         self._name = f"pk-{os.getpid()}"
         self._hosts: list[str] = []
+        self._delayed: dict[int, DelayedWire] = {}
         self._hub = f"{self._name}-hub"
         _ip("netns", "add", self._hub)
         _ip("-n", self._hub, "link", "add", "bridge", "type", "bridge")
@@ -60,9 +63,22 @@ class Network:
         _ip("-n", self._hub, "link", "set", f"to{host}", "nomaster")
 
     def mend(self, host: int) -> None:
+        if host in self._delayed:
+            self._delayed.pop(host).remove()
+            _ip("-n", self._hub, "link", "del", f"late{host}")
         _ip("-n", self._hub, "link", "set", f"to{host}", "master", "bridge")
 
+    def delay(self, host: int, seconds: float) -> None:
+        """Everything from and to the host takes so much longer each way, until it is mended."""
+        _ip("-n", self._hub, "link", "add", f"late{host}", "type", "veth", "peer", "name", f"port{host}")
+        _ip("-n", self._hub, "link", "set", f"to{host}", "nomaster")
+        _ip("-n", self._hub, "link", "set", f"port{host}", "master", "bridge", "up")
+        _ip("-n", self._hub, "link", "set", f"late{host}", "up")
+        self._delayed[host] = DelayedWire(self._hub, (f"to{host}", f"late{host}"), seconds)
+
     def remove(self) -> None:
+        for wire in self._delayed.values():
+            wire.remove()
         for name in [*self._hosts, self._hub]:
             _ip("netns", "del", name)
 
