@@ -1,5 +1,6 @@
 #include "formats/example.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "formats/example_lists.h"
@@ -55,6 +56,13 @@ bool ReadFeature(std::string_view bytes, uint64_t& kind, std::string_view& list)
   return true;
 }
 
+// Records come out of shuffle buffers from all over the memory.
+void Prefetch(std::string_view record) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kAhead = 64 * kLine;
+  for (size_t at = 0; at < std::min(record.size(), kAhead); at += kLine) __builtin_prefetch(record.data() + at);
+}
+
 // An entry of the map: string key = 1, Feature value = 2.
 bool ReadEntry(std::string_view bytes, std::string_view& name, std::string_view& feature) {
   WireReader wire(bytes);
@@ -64,6 +72,20 @@ bool ReadEntry(std::string_view bytes, std::string_view& name, std::string_view&
     const bool known = tag.type == WireType::kBytes && tag.field <= 2;
     if (!(known ? wire.Bytes(tag.field == 1 ? name : feature) : wire.Skip(tag.type))) return false;
   }
+  return true;
+}
+
+// The same of an entry as writers make it: the key, then the value. False: it may be one of another form.
+bool ReadPlainEntry(std::string_view bytes, std::string_view& name, std::string_view& feature) {
+  WireReader wire(bytes);
+  return wire.Expect(1, WireType::kBytes) && wire.Bytes(name) && wire.Expect(2, WireType::kBytes) && wire.Bytes(feature) && wire.done();
+}
+
+bool ReadPlainFeature(std::string_view bytes, uint64_t& kind, std::string_view& list) {
+  WireReader wire(bytes);
+  WireTag tag;
+  if (!wire.Tag(tag) || tag.type != WireType::kBytes || tag.field > 3 || !wire.Bytes(list) || !wire.done()) return false;
+  kind = tag.field;
   return true;
 }
 
@@ -85,6 +107,7 @@ Status ExampleParser::Compile(const FeatureSpec& feature, Field& field) {
       return Status(Code::kInvalid, "feature '" + feature.name + "' of shape " + Describe(feature) + ": only the first dimension can be ragged");
     }
   }
+  field.dense = !field.ragged && feature.dtype != DType::kString;
   if (field.ragged && field.values == 0) return Status(Code::kInvalid, "feature '" + feature.name + "' is ragged over nothing: " + Describe(feature));
   if (!feature.default_value.has_value()) return {};
   if (field.ragged) return Status(Code::kInvalid, "feature '" + feature.name + "' is ragged: it is empty where it is missing and takes no default");
@@ -122,6 +145,7 @@ Status ExampleParser::Parse(std::span<const std::string_view> records, std::span
   const uint64_t before = out.empty() ? 0 : out.front()->rows();
   for (Column* column : out) column->Expect(records.size());
   for (size_t i = 0; i < records.size(); ++i) {
+    if (i + 1 < records.size()) Prefetch(records[i + 1]);
     if (Status status = ParseRow(records[i], out); !status.ok()) {
       for (Column* column : out) column->Truncate(before + i);
       return std::move(status).With("row", std::to_string(i));
@@ -167,11 +191,11 @@ bool ExampleParser::LocateEntries(std::string_view features) {
     }
     std::string_view name;
     std::string_view feature;
-    if (!wire.Bytes(entry) || !ReadEntry(entry, name, feature)) return false;
+    if (!wire.Bytes(entry) || !(ReadPlainEntry(entry, name, feature) || ReadEntry(entry, name, feature))) return false;
     const size_t field = FieldNamed(name);
     if (field == kNoField) continue;
     Found found;
-    if (!ReadFeature(feature, found.kind, found.list)) return false;
+    if (!ReadPlainFeature(feature, found.kind, found.list) && !ReadFeature(feature, found.kind, found.list)) return false;
     if (found.kind != 0) found_[field] = found;  // a feature without a list counts as missing
   }
   return true;
@@ -195,6 +219,11 @@ Status ExampleParser::Append(const Field& field, std::string_view list, uint64_t
   if (kind != KindOf(feature.dtype)) {
     const std::string found(KindName(kind));
     return Bad(feature, "has " + found + " values, expected " + Describe(feature), found);
+  }
+  if (field.dense) {
+    std::byte* const to = out.AppendDense(1);
+    if (ReadPacked(list, feature.dtype, field.values, to)) return {};
+    out.Truncate(out.rows() - 1);
   }
   uint64_t count = 0;
   if (!CountValues(list, feature.dtype, count)) return Bad(feature, "is damaged: its list cannot be read", "damage");

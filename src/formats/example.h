@@ -48,6 +48,7 @@ class ExampleParser {
     FeatureSpec feature;
     uint64_t values = 1;  // a row (a ragged entry) has
     bool ragged = false;
+    bool dense = false;  // all rows have as many numbers
     std::vector<float> default_floats;
     std::vector<int64_t> default_ints;
     std::vector<std::string> default_strings;

@@ -8,6 +8,7 @@
 
 #include "base/columns.h"
 #include "formats/protobuf_wire.h"
+#include "formats/varints.h"
 
 namespace penstock {
 
@@ -38,19 +39,6 @@ bool ForEachRun(std::string_view list, WireType alone, Packed packed, Single sin
   return true;
 }
 
-// A varint ends with the byte whose top bit is clear, so there are as many as such bytes.
-inline uint64_t CountVarints(std::string_view run) {
-  uint64_t goes_on = 0;
-  size_t at = 0;
-  for (; at + sizeof(uint64_t) <= run.size(); at += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, run.data() + at, sizeof word);
-    goes_on += ((word & kTopBits) >> 7) * 0x0101010101010101 >> 56;  // the sum of its bytes
-  }
-  for (; at < run.size(); ++at) goes_on += static_cast<uint8_t>(run[at]) >> 7;
-  return run.size() - goes_on;
-}
-
 inline bool CountValues(std::string_view list, DType dtype, uint64_t& count) {
   switch (dtype) {
     case DType::kFloat32:
@@ -73,6 +61,17 @@ inline bool CountValues(std::string_view list, DType dtype, uint64_t& count) {
       return ForEachRun(
           list, WireType::kBytes, [&count](std::string_view) { return ++count, true; }, [](WireReader&) { return false; });
   }
+}
+
+// A list of `values` numbers that is one packed run, as nearly all are, written to `to`. False: it is another, and what was written is of no use.
+inline bool ReadPacked(std::string_view list, DType dtype, uint64_t values, std::byte* to) {
+  WireReader wire(list);
+  std::string_view run;
+  if (!wire.Expect(1, WireType::kBytes) || !wire.Bytes(run) || !wire.done()) return false;
+  if (dtype == DType::kInt64) return DecodeVarints(run, values, to);
+  if (run.size() != values * sizeof(float)) return false;
+  CopyValues(to, run.data(), run.size());
+  return true;
 }
 
 // The three below append the list's values, `count` of them, which CountValues found.

@@ -37,9 +37,14 @@ class WireReader {
       ++at_;
       return true;
     }
+    if (left() > 1 && static_cast<uint8_t>(at_[1]) < 0x80) {
+      value = (first & 0x7FU) | uint64_t{static_cast<uint8_t>(at_[1])} << 7;
+      at_ += 2;
+      return true;
+    }
     return LongVarint(value);
   }
-  [[nodiscard]] bool Bytes(std::string_view& bytes) {
+  [[nodiscard, gnu::always_inline]] bool Bytes(std::string_view& bytes) {
     uint64_t length = 0;
     if (!Varint(length) || length > left()) return false;
     bytes = {at_, static_cast<size_t>(length)};
@@ -51,6 +56,12 @@ class WireReader {
     if (!Varint(value)) return false;
     tag = {value >> 3, static_cast<WireType>(value & 7)};
     return tag.field != 0;
+  }
+  // Passes over this one byte, a short tag.
+  [[nodiscard]] bool Expect(uint64_t field, WireType type) {
+    if (at_ == end_ || static_cast<uint8_t>(*at_) != (field << 3 | static_cast<uint8_t>(type))) return false;
+    ++at_;
+    return true;
   }
   [[nodiscard]] bool Advance(size_t bytes) {
     if (bytes > left()) return false;
