@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,18 +52,18 @@ inline Result<uint64_t> ByteStream::Skip(uint64_t bytes) {
   return skipped;
 }
 
-// A source from an offset on, with read-ahead.
+// A source from an offset on, with read-ahead, though not beyond `end`.
 class SourceStream final : public ByteStream {
  public:
   static constexpr uint64_t kAhead = 1 << 20;
 
-  explicit SourceStream(std::shared_ptr<const ByteSource> source, uint64_t offset = 0)
-      : source_(std::move(source)), offset_(offset), hinted_(offset) {}
+  explicit SourceStream(std::shared_ptr<const ByteSource> source, uint64_t offset = 0, uint64_t end = std::numeric_limits<uint64_t>::max())
+      : source_(std::move(source)), offset_(offset), hinted_(offset), hints_end_(std::min(end, source_->size())) {}
   const std::string& name() const override { return source_->name(); }
   std::string where() const override { return "offset " + std::to_string(offset_); }
   Result<size_t> Read(std::span<std::byte> out) override {
-    const uint64_t wanted = offset_ + out.size() + kAhead;
-    if (hinted_ < offset_ + out.size() + kAhead / 2) {
+    const uint64_t wanted = std::min(offset_ + out.size() + kAhead, hints_end_);
+    if (hinted_ < std::min(offset_ + out.size() + kAhead / 2, hints_end_)) {
       source_->WillRead(hinted_, wanted - hinted_);
       hinted_ = wanted;
     }
@@ -81,6 +82,7 @@ class SourceStream final : public ByteStream {
   std::shared_ptr<const ByteSource> source_;
   uint64_t offset_;
   uint64_t hinted_;
+  uint64_t hints_end_;
 };
 
 // Bytes in memory.

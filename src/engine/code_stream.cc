@@ -38,7 +38,7 @@ void PackRow(const std::vector<ColumnView>& columns, uint64_t row, std::string& 
 // Copies of the buffers, aligned as views want them.
 class RowReader {
  public:
-  explicit RowReader(const Row& row) : at_(row.bytes.data()) {}
+  explicit RowReader(const Row& row) : at_(row.bytes.view().data()) {}
 
   ColumnView Next(const ColumnShape& shape) {
     const size_t count = shape.levels + 1;
@@ -81,7 +81,7 @@ class CodeStream final : public RowStream {
   Result<bool> Next(Row& row) override {
     while (!ended_ && at_ == rows_) PENSTOCK_TRY(Load());
     if (ended_) return false;
-    PackRow(columns_, at_++, row.bytes);
+    PackRow(columns_, at_++, row.bytes.Own());
     return true;
   }
   Result<uint64_t> Skip(uint64_t n) override {

@@ -11,8 +11,10 @@
 namespace penstock::engine {
 namespace {
 
-constexpr uint64_t kRowsAtOnce = 64;  // evaluated together, where rows differ in size
-constexpr uint64_t kFixedRowsAtOnce = 4096;
+// Rows are evaluated while what they were read into is still in the cache: so many together, where they differ in size, or so many bytes of them.
+constexpr uint64_t kRowsAtOnce = 64;
+constexpr uint64_t kBytesAtOnce = 128 * kKiB;
+constexpr uint64_t kMaxRowsAtOnce = 4096;
 
 // Bytes of a row that has no ragged dimension; 0 where rows differ.
 uint64_t FixedRowBytes(const Spec& spec) {
@@ -44,7 +46,7 @@ class Run final : public LaneRun {
       if (Status status = Begin(); !status.ok()) return InLane(request_, std::move(status));
     }
     while (failed_.ok() && WantsMore()) {
-      if (rows_.empty()) failed_ = Pull(Quantum());
+      if (pulled_ == 0) failed_ = Pull();
       if (std::optional<StepResult> no_room = MakePlace()) return *std::move(no_room);
       if (failed_.ok()) failed_ = EvaluateRows();
     }
@@ -78,12 +80,14 @@ class Run final : public LaneRun {
     if (columns_.rows() == 0) return false;  // though offsets begin with a 0 that takes bytes
     if (request_.by_group) return WholeGroups() > 0;
     const uint64_t bytes = columns_.bytes();
-    return bytes >= request_.block_cap || (bytes >= request_.block_target && WholeGroups() > 0);
+    // Rows of one size were planned to end with a group.
+    const bool groups = fixed_row_bytes_ > 0 ? WholeGroups() == columns_.rows() : WholeGroups() > 0;
+    return bytes >= request_.block_cap || (bytes >= request_.block_target && groups);
   }
 
-  // How many rows to evaluate next: what is missing to the target by the size of rows so far, and then to the end of the group.
-  uint64_t Quantum() const {
-    if (request_.by_group) return QuantumOfGroup();
+  // How many rows the block still wants: what is missing to the target by the size of rows so far, and then to the end of the group.
+  uint64_t Missing() const {
+    if (request_.by_group) return std::min(plan_.group_rows - columns_.rows(), request_.to - read_);
     const uint64_t bytes = columns_.bytes();
     const uint64_t row_bytes = std::max<uint64_t>(fixed_row_bytes_ > 0 ? fixed_row_bytes_ : row_bytes_, 1);
     const bool short_of_target = bytes < request_.block_target;
@@ -91,41 +95,44 @@ class Run final : public LaneRun {
     const uint64_t over = (next_ + columns_.rows() + rows) % plan_.group_rows;
     if (over > 0) rows += plan_.group_rows - over;
     const uint64_t room = std::max<uint64_t>((request_.block_cap - std::min(bytes, request_.block_cap)) / row_bytes, 1);
-    rows = std::min({rows, room, fixed_row_bytes_ > 0 ? kFixedRowsAtOnce : row_bytes_ == 0 ? 1 : kRowsAtOnce});
-    return std::min(rows, request_.to - read_);
+    return std::min({rows, room, request_.to - read_});
   }
 
-  uint64_t QuantumOfGroup() const {
-    const uint64_t at_once = fixed_row_bytes_ > 0 ? kFixedRowsAtOnce : row_bytes_ == 0 ? 1 : kRowsAtOnce;
-    return std::min({plan_.group_rows - columns_.rows(), at_once, request_.to - read_});
+  uint64_t AtOnce() const {
+    if (fixed_row_bytes_ > 0) return std::clamp<uint64_t>(kBytesAtOnce / fixed_row_bytes_, 1, kMaxRowsAtOnce);
+    return row_bytes_ == 0 ? 1 : kRowsAtOnce;
   }
 
   bool over() const { return ended_ || read_ >= request_.to; }
 
-  bool WantsMore() const { return !rows_.empty() || (!over() && !Complete()); }
+  bool WantsMore() const { return pulled_ > 0 || (!over() && !Complete()); }
 
-  Status Pull(uint64_t rows) {
-    rows_.resize(rows);
+  Status Pull() {
+    const uint64_t missing = Missing();
+    const uint64_t rows = std::min(missing, AtOnce());
+    if (rows_.size() < rows) rows_.resize(rows);
     pulled_bytes_ = 0;
-    uint64_t pulled = 0;
     Result<bool> more = true;
-    while (pulled < rows && pulled_bytes_ < request_.block_target) {
-      more = stream_->Next(rows_[pulled]);
+    while (pulled_ < rows && pulled_bytes_ < request_.block_target) {
+      more = stream_->Next(rows_[pulled_]);
       if (!more.ok() || !*more) break;
-      pulled_bytes_ += HeldBytes(rows_[pulled++]);
+      pulled_bytes_ += HeldBytes(rows_[pulled_++]);
     }
     ended_ = more.ok() && !*more;
-    rows_.resize(more.ok() ? pulled : 0);
-    read_ += rows_.size();
+    if (!more.ok()) pulled_ = 0;
+    read_ += pulled_;
+    const uint64_t to_come = over() ? 0 : std::min(stream_->left().value_or(missing), missing - pulled_);
+    planned_ = pulled_ + to_come;
+    last_ = planned_ < missing || read_ + to_come >= request_.to;
     return more.status();
   }
 
-  // Rows that make a whole block, all of one size, are evaluated where the block will lie. There may be no room for it now.
+  // Rows of one size are evaluated where their block will lie, if it is a whole one. There may be no room for it now.
   std::optional<StepResult> MakePlace() {
-    const uint64_t rows = rows_.size();
+    const uint64_t rows = planned_;
     const bool groups = (next_ + rows) % plan_.group_rows == 0;
     const bool whole = request_.by_group ? rows == plan_.group_rows : groups && rows * fixed_row_bytes_ >= request_.block_target;
-    if (rows == 0 || columns_.rows() > 0 || fixed_row_bytes_ == 0 || !(whole || over())) return std::nullopt;
+    if (pulled_ == 0 || columns_.rows() > 0 || fixed_row_bytes_ == 0 || !(whole || last_)) return std::nullopt;
     std::vector<uint64_t> lengths;
     for (size_t i = 0; i < columns_.size(); ++i) lengths.push_back(rows * columns_[i].shape().fan[0]);
     const BlockPlan block = PlanBlock(rows, {next_, 0}, {next_ + rows, 0}, /*has_cursors=*/false, lengths);
@@ -140,18 +147,30 @@ class Run final : public LaneRun {
   }
 
   Status EvaluateRows() {
-    if (rows_.empty()) return {};
+    if (pulled_ == 0) return {};
     row_ptrs_.clear();
-    for (const Row& row : rows_) row_ptrs_.push_back(&row);
+    for (uint64_t i = 0; i < pulled_; ++i) row_ptrs_.push_back(&rows_[i]);
     column_ptrs_.clear();
     for (size_t i = 0; i < columns_.size(); ++i) column_ptrs_.push_back(&columns_[i]);
     const uint64_t before = columns_.rows();
     Status status = Evaluate(*plan_.root, row_ptrs_, column_ptrs_);
     if (!status.ok()) columns_.Truncate(before);  // some columns may have the rows that others lack
     if (columns_.rows() > 0) row_bytes_ = columns_.bytes() / columns_.rows() + 1;
+    Recycle();
+    return status;
+  }
+
+  // Rows keep memory of their own for those that come, unless it became much.
+  void Recycle() {
+    pulled_ = 0;
+    pulled_bytes_ = 0;
+    for (Row& row : rows_) {
+      row.bytes.Clear();
+      pulled_bytes_ += HeldBytes(row);
+    }
+    if (pulled_bytes_ <= request_.block_target) return;
     rows_.clear();
     pulled_bytes_ = 0;
-    return status;
   }
 
   // Whole groups; fewer rows where they are over the cap, but at least one.
@@ -214,7 +233,10 @@ class Run final : public LaneRun {
   std::optional<Extent> place_;  // of a block of place_rows_, which are being written there
   uint64_t place_rows_ = 0;
   Columns columns_;        // evaluated, not in a block yet; the first has seq next_
-  std::vector<Row> rows_;  // pulled, to be evaluated
+  std::vector<Row> rows_;  // the first pulled_ are to be evaluated
+  uint64_t pulled_ = 0;
+  uint64_t planned_ = 0;  // rows of the block that they begin, unless the lane ends before
+  bool last_ = false;     // as far as is known nothing comes behind those
   uint64_t pulled_bytes_ = 0;
   std::vector<const Row*> row_ptrs_;
   std::vector<Column*> column_ptrs_;

@@ -2,10 +2,9 @@
 
 namespace penstock::engine {
 
-uint64_t HeldBytes(const Row& row) {
-  uint64_t bytes = sizeof(Row) + row.bytes.capacity();
-  for (const Row& part : row.parts) bytes += HeldBytes(part);
-  return bytes;
+void Detach(Row& row) {
+  row.bytes.Detach();
+  for (Row& part : row.parts) Detach(part);
 }
 
 Result<uint64_t> SkipByReading(RowStream& stream, uint64_t n) {

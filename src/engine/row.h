@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "penstock/manifest.h"
@@ -19,23 +22,65 @@ struct Origin {
   int64_t record = -1;  // its number in the file; -1 where the reading began inside
 };
 
+// The bytes of a record: in the window that they were read into, which they keep alive, or in memory of their own.
+class RecordBytes {
+ public:
+  std::string_view view() const { return window_ == nullptr ? std::string_view(own_) : shared_; }
+  uint64_t held() const { return own_.capacity() + (window_ == nullptr ? 0 : shared_.size()); }
+
+  void Share(std::string_view bytes, std::shared_ptr<const void> window) {
+    shared_ = bytes;
+    window_ = std::move(window);
+  }
+  // Memory of its own, to be filled.
+  std::string& Own() {
+    window_.reset();
+    return own_;
+  }
+  // For a row that stays longer than its neighbours, so that it does not keep their window.
+  void Detach() {
+    if (window_ == nullptr) return;
+    // A string that grows takes twice what it had; records of about one size would all end with that.
+    if (own_.capacity() < shared_.size()) {
+      own_ = std::string();
+      own_.reserve(shared_.size() + shared_.size() / 32);
+    }
+    own_.assign(shared_);
+    window_.reset();
+  }
+  // No bytes; memory of its own is kept for the next.
+  void Clear() { Own().clear(); }
+
+ private:
+  std::shared_ptr<const void> window_;
+  std::string_view shared_;  // in window_, where there is one
+  std::string own_;
+};
+
 struct Row {
   uint64_t number = 0;  // the operator's own: a value of a range, an index into arrays, an ordinal, a branch
-  std::string bytes;    // of a record
+  RecordBytes bytes;    // of a record
   Origin origin;
   std::vector<Row> parts;  // rows of the operator's inputs, or the rows of a batch
 };
 
-uint64_t HeldBytes(const Row& row);
+inline uint64_t HeldBytes(const Row& row) {
+  uint64_t bytes = sizeof(Row) + row.bytes.held();
+  for (const Row& part : row.parts) bytes += HeldBytes(part);
+  return bytes;
+}
+void Detach(Row& row);  // its bytes, and those of its parts
 
 // Rows one after the other. Used by one thread at a time; after an error or the end it is not asked again.
 class RowStream {
  public:
   virtual ~RowStream() = default;
-  // False: there are no more.
+  // False: there are no more. What `row` was before is overwritten, and its memory used again where that helps.
   virtual Result<bool> Next(Row& row) = 0;
   // Passes over up to n rows as cheaply as the input allows; returns how many there were (fewer: the end).
   virtual Result<uint64_t> Skip(uint64_t n) = 0;
+  // How many rows are still to come, where that is known.
+  virtual std::optional<uint64_t> left() const { return std::nullopt; }
   // Bytes held, those of the inputs included.
   virtual uint64_t state_bytes() const { return 0; }
   // Where it is, in words.

@@ -49,12 +49,14 @@ Result<bool> FollowedWell(const ByteSource& source, uint64_t offset, uint64_t le
 }  // namespace
 
 Result<uint64_t> FindRecord(const ByteSource& source, uint64_t from, uint64_t to) {
-  constexpr size_t kChunk = 64 * 1024;
+  constexpr size_t kMaxChunk = 64 * 1024;
+  size_t length_of_chunk = 4 * 1024;  // most records are shorter
   const uint64_t end = std::min(to, source.size());
-  std::string chunk(kChunk + kRecordHeader - 1, '\0');
-  for (uint64_t start = from; start < end; start += kChunk) {
+  std::string chunk;
+  for (uint64_t start = from; start < end;) {
+    chunk.resize(length_of_chunk + kRecordHeader - 1);
     PENSTOCK_ASSIGN(const size_t read, source.ReadAt(start, std::as_writable_bytes(std::span(chunk))));
-    const uint64_t candidates = std::min<uint64_t>({read, kChunk, end - start});
+    const uint64_t candidates = std::min<uint64_t>({read, length_of_chunk, end - start});
     for (uint64_t i = 0; i < candidates && i + kRecordHeader <= read; ++i) {
       if (Load<uint64_t>(chunk.data() + i) > source.size()) continue;  // cheaper than a CRC, and rules out nearly all
       const std::optional<uint64_t> length = HeaderLength(std::string_view(chunk).substr(i, kRecordHeader));
@@ -62,6 +64,8 @@ Result<uint64_t> FindRecord(const ByteSource& source, uint64_t from, uint64_t to
       PENSTOCK_ASSIGN(const bool found, FollowedWell(source, start + i, *length));
       if (found) return start + i;
     }
+    start += length_of_chunk;
+    length_of_chunk = std::min(4 * length_of_chunk, kMaxChunk);
   }
   return end;
 }
@@ -100,7 +104,7 @@ Result<std::unique_ptr<RecordReader>> RecordReader::Open(std::shared_ptr<const B
 RecordReader::RecordReader(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options, uint64_t from,
                            uint64_t to)
     : source_(std::move(source)),
-      stream_(std::make_unique<SourceStream>(source_, from)),
+      stream_(std::make_unique<SourceStream>(source_, from, to)),
       compressed_(compression != Compression::kNone),
       options_(options),
       to_(compressed_ ? kToEnd : to),
@@ -147,21 +151,36 @@ Result<uint64_t> RecordReader::Skip(uint64_t n) {
 Result<bool> RecordReader::Hold(uint64_t bytes) {
   while (held().size() < bytes) {
     const size_t rest = held().size();
-    if (taken_ > 0) std::memmove(window_.data(), window_.data() + taken_, rest);
-    taken_ = 0;
-    window_.Truncate(rest);
     // Twice what is there at most: a length is no reason to allocate before the bytes have come.
-    const size_t room = std::max<size_t>(options_.window, std::min<uint64_t>(bytes, 2 * rest));
-    window_.Reserve(room);
-    std::byte* end = window_.Extend(window_.capacity() - rest);
-    auto read = stream_->Read({end, window_.capacity() - rest});
-    window_.Truncate(rest + (read.ok() ? *read : 0));
+    MakeRoom(std::max<size_t>(options_.window, std::min<uint64_t>(bytes, 2 * rest)));
+    const size_t room = std::min<uint64_t>(window_->capacity() - rest, std::max(LeftOfRange(rest), bytes - rest));
+    std::byte* end = window_->Extend(room);
+    auto read = stream_->Read({end, room});
+    window_->Truncate(rest + (read.ok() ? *read : 0));
     if (!read.ok()) {
       return read.status().With("record", std::to_string(record_));
     }
     if (*read == 0) return false;
   }
   return true;
+}
+
+// Of the bytes behind those that are held.
+uint64_t RecordReader::LeftOfRange(size_t held) const { return to_ - std::min(to_, offset_ + held); }
+
+void RecordReader::MakeRoom(size_t capacity) {
+  const std::string_view rest = held();
+  if (window_.use_count() == 1) {
+    if (taken_ > 0 && !rest.empty()) std::memmove(window_->data(), rest.data(), rest.size());
+    window_->Truncate(rest.size());
+    window_->Reserve(capacity);
+  } else {  // records in it are still in use
+    auto fresh = std::make_shared<ByteBuffer>();
+    fresh->Reserve(capacity);
+    if (!rest.empty()) std::memcpy(fresh->Extend(rest.size()), rest.data(), rest.size());
+    window_ = std::move(fresh);
+  }
+  taken_ = 0;
 }
 
 Result<bool> RecordReader::AtEnd() {

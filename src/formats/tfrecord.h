@@ -40,22 +40,26 @@ class RecordReader {
   static Result<std::unique_ptr<RecordReader>> Open(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options,
                                                     uint64_t from = 0, uint64_t to = kToEnd);
 
-  // The next records: at least one, as many as are in memory, at most `max`; none at the end. Valid until the next call.
+  // The next records: at least one, as many as are in memory, at most `max`; none at the end. The views of them last until the next call, their
+  // bytes as long as somebody holds the window that is then current.
   // Records before a damaged one are given first, the error comes with the next call.
   Result<std::span<const std::string_view>> Next(size_t max);
   // Passes over up to `n` records, verifying lengths only; how many it were. Fewer at the end. Plain files are not read in between.
   Result<uint64_t> Skip(uint64_t n);
 
+  std::shared_ptr<const void> window() const { return window_; }
   uint64_t record() const { return record_; }  // ordinal of the next record in this range
   uint64_t offset() const { return offset_; }  // of its header; in the inflated bytes where the file is compressed
-  uint64_t bytes_held() const { return window_.capacity() + (compressed_ ? InflateMemory() : 0); }
+  uint64_t bytes_held() const { return window_->capacity() + (compressed_ ? InflateMemory() : 0); }
   std::string where() const;  // "read /data/a at offset 4096", for a stalled loop
 
  private:
   RecordReader(std::shared_ptr<const ByteSource> source, Compression compression, const RecordOptions& options, uint64_t from, uint64_t to);
 
-  std::string_view held() const { return {reinterpret_cast<const char*>(window_.data()) + taken_, window_.size() - taken_}; }
-  Result<bool> Hold(uint64_t bytes);         // makes held() at least so long; false where the stream ends before
+  std::string_view held() const { return {reinterpret_cast<const char*>(window_->data()) + taken_, window_->size() - taken_}; }
+  Result<bool> Hold(uint64_t bytes);  // makes held() at least so long; false where the stream ends before
+  void MakeRoom(size_t capacity);     // in the window, behind held()
+  uint64_t LeftOfRange(size_t held) const;
   Result<std::optional<uint64_t>> Header();  // length of the next record's data; nullopt at the end
   Result<std::string_view> Data(uint64_t length);
   Result<bool> AtEnd();
@@ -71,7 +75,7 @@ class RecordReader {
   uint64_t offset_;
   uint64_t record_ = 0;
   bool edge_checked_ = false;
-  ByteBuffer window_;
+  std::shared_ptr<ByteBuffer> window_ = std::make_shared<ByteBuffer>();
   size_t taken_ = 0;  // bytes of the window that were handed out
   std::vector<std::string_view> records_;
 };

@@ -2,6 +2,7 @@
 // pieces were dealt at random.
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "base/constants.h"
 #include "engine/operators/operators.h"
@@ -28,21 +29,23 @@ class PermutedIndex final : public RowIndex {
 class ShuffleStream final : public RowStream {
  public:
   using OpenInput = std::function<Result<RowStreamPtr>()>;
-  ShuffleStream(RowStreamPtr input, OpenInput reopen, RandomStream random, uint64_t buffer_size)
-      : input_(std::move(input)), reopen_(std::move(reopen)), random_(random), size_(buffer_size), buffer_(random, buffer_size) {}
+  ShuffleStream(RowStreamPtr input, OpenInput reopen, RandomStream random, uint64_t buffer_size, bool fits)
+      : input_(std::move(input)), reopen_(std::move(reopen)), random_(random), size_(buffer_size), order_(random, buffer_size), detached_(!fits) {}
 
   Result<bool> Next(Row& row) override {
     PENSTOCK_TRY(Fill());
-    if (buffer_.empty()) return false;
-    Row drawn = buffer_.Draw();
-    held_ -= HeldBytes(drawn);
-    row = std::move(drawn);
+    if (order_.empty()) return false;
+    const uint64_t slot = order_.Draw();
+    held_ -= HeldBytes(slots_[slot]);
+    std::swap(row, slots_[slot]);  // whose memory the next one of the input takes
+    free_.push_back(slot);
     return true;
   }
 
   // From the start: finds by numbers alone which rows are still in the buffer after n draws, and reads only those.
   Result<uint64_t> Skip(uint64_t n) override {
-    if (buffer_.draws() > 0 || !buffer_.empty()) return SkipByReading(*this, n);
+    if (n == 0) return n;
+    if (order_.draws() > 0 || !order_.empty()) return SkipByReading(*this, n);
     PENSTOCK_ASSIGN(uint64_t rows, Load(n, kEndlessRows));
     if (rows < n + size_) {  // the input ends before: the draws were others, now that its length is known
       PENSTOCK_ASSIGN(input_, reopen_());
@@ -52,22 +55,39 @@ class ShuffleStream final : public RowStream {
     return n;
   }
 
+  std::optional<uint64_t> left() const override { return ended_ ? std::optional<uint64_t>(order_.items().size()) : std::nullopt; }
   uint64_t state_bytes() const override { return held_ + input_->state_bytes(); }
   std::string where() const override { return input_->where(); }
 
  private:
   Status Fill() {
-    while (!ended_ && !buffer_.full()) {
-      Row row;
-      PENSTOCK_ASSIGN(const bool more, input_->Next(row));
-      if (more) {
-        held_ += HeldBytes(row);
-        buffer_.Add(std::move(row));
-      } else {
-        ended_ = true;
+    if (!ended_ && order_.draws() > 0 && !detached_) DetachAll();
+    while (!ended_ && !order_.full()) {
+      if (free_.empty()) {
+        free_.push_back(slots_.size());
+        slots_.emplace_back();
       }
+      const uint64_t slot = free_.back();
+      PENSTOCK_ASSIGN(const bool more, input_->Next(slots_[slot]));
+      ended_ = !more;
+      if (!more) break;
+      free_.pop_back();
+      if (detached_) Detach(slots_[slot]);
+      held_ += HeldBytes(slots_[slot]);
+      order_.Add(slot);
     }
     return {};
+  }
+
+  // Where the whole lane seems to fit the buffer, rows share the windows that they were read into, and nothing is copied. If it does not, rows leave
+  // at random while others come, and a few of them would keep a window.
+  void DetachAll() {
+    held_ = 0;
+    for (const uint64_t slot : order_.items()) {
+      Detach(slots_[slot]);
+      held_ += HeldBytes(slots_[slot]);
+    }
+    detached_ = true;
   }
 
   // The numbers of the rows in the buffer after n draws, of an input that has `rows` (at least n) of them.
@@ -87,24 +107,27 @@ class ShuffleStream final : public RowStream {
     std::vector<std::pair<uint64_t, size_t>> wanted;  // number, place
     for (size_t place = 0; place < numbers.items().size(); ++place) wanted.emplace_back(numbers.items()[place], place);
     std::sort(wanted.begin(), wanted.end());
-    std::vector<Row> rows_kept(wanted.size());
+    slots_ = std::vector<Row>(wanted.size());
     uint64_t at = 0;
     held_ = 0;
     for (const auto& [number, place] : wanted) {
       PENSTOCK_ASSIGN(const uint64_t passed, input_->Skip(number - at));
       at += passed;
       if (at < number) return at;
-      PENSTOCK_ASSIGN(const bool more, input_->Next(rows_kept[place]));
+      PENSTOCK_ASSIGN(const bool more, input_->Next(slots_[place]));
       if (!more) return at;
       ++at;
-      held_ += HeldBytes(rows_kept[place]);
+      Detach(slots_[place]);
+      held_ += HeldBytes(slots_[place]);
     }
     const uint64_t taken = std::min(n == 0 ? 0 : n + size_ - 1, rows);  // the input up to the last row that a draw has seen
     PENSTOCK_ASSIGN(const uint64_t passed, input_->Skip(taken - at));
     at += passed;
     if (at < taken) return at;
-    buffer_.items() = std::move(rows_kept);
-    buffer_.Resume(n);
+    order_.items().resize(slots_.size());
+    std::iota(order_.items().begin(), order_.items().end(), 0);
+    order_.Resume(n);
+    detached_ = true;
     return rows == kEndlessRows ? n + size_ : rows;
   }
 
@@ -112,8 +135,11 @@ class ShuffleStream final : public RowStream {
   OpenInput reopen_;
   RandomStream random_;
   uint64_t size_;
-  Reservoir<Row> buffer_;
+  Reservoir<uint64_t> order_;  // of slots
+  std::vector<Row> slots_;
+  std::vector<uint64_t> free_;
   uint64_t held_ = 0;
+  bool detached_;  // rows have memory of their own
   bool ended_ = false;
 };
 
@@ -129,7 +155,8 @@ class Shuffle final : public Operator {
     if (!context.serial) inner.cycle = std::max(context.cycle, kLaneFiles);
     PENSTOCK_ASSIGN(RowStreamPtr input, OpenStream(node.input(), inner));
     const auto reopen = [&node, inner] { return OpenStream(node.input(), inner); };
-    return RowStreamPtr(std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_));
+    return RowStreamPtr(
+        std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_, Fits(*context.pieces)));
   }
   uint64_t StateBytes(uint64_t lane_bytes) const override { return std::min(lane_bytes, buffer_size_ * kExpectedRowBytes); }
   Mixing mixing() const override { return Mixing::kShuffles; }
@@ -138,6 +165,11 @@ class Shuffle final : public Operator {
   }
 
  private:
+  bool Fits(const std::vector<Piece>& pieces) const {
+    uint64_t bytes = 0;
+    for (const Piece& piece : pieces) bytes += piece.end - piece.begin;
+    return bytes < buffer_size_ * kExpectedRowBytes;
+  }
   RandomStream RandomOf(const Node& node, OrderKey order) const {
     if (!seed_.has_value()) return order.StreamOf(node.id);
     order.seed ^= order.Pass(static_cast<uint64_t>(*seed_) + 1).seed;

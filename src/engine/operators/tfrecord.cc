@@ -29,9 +29,9 @@ class RecordStream final : public RowStream {
       PENSTOCK_ASSIGN(records_, reader_->Next(kRecordsAtOnce));
       if (records_.empty()) return false;
     }
-    const std::string_view record = records_[at_];
-    row = Row();
-    row.bytes.assign(record);
+    row.number = 0;
+    row.parts.clear();
+    row.bytes.Share(records_[at_], reader_->window());
     row.origin = {&file_, offset_, from_start_ ? static_cast<int64_t>(record_) : -1};
     Pass();
     return true;
@@ -89,11 +89,11 @@ class TfRecord final : public Operator {
 
   Status Evaluate(const Node&, RowPtrs rows, ColumnPtrs columns) const override {
     if (columns[0] == nullptr) return {};
-    for (const Row* row : rows) columns[0]->AppendString(row->bytes);
+    for (const Row* row : rows) columns[0]->AppendString(row->bytes.view());
     return {};
   }
   bool Strings(const Node&, RowPtrs rows, std::vector<std::string_view>& strings) const override {
-    for (const Row* row : rows) strings.push_back(row->bytes);
+    for (const Row* row : rows) strings.push_back(row->bytes.view());
     return true;
   }
   std::string Words() const override {
