@@ -8,8 +8,6 @@ KILLS ?= 30
 ROUNDS ?= 5
 PAIRS ?= 30
 
-# For setup alone: penstock warns of variables with its prefix that it does not know.
-unexport PENSTOCK_CACHE
 export CCACHE_DIR := $(CACHE)/ccache
 # Two clones compile the same thing once.
 export CCACHE_BASEDIR := $(CURDIR)
@@ -18,7 +16,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang setup-slurm build demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench scale overhead
+.PHONY: help setup setup-clang setup-slurm build tf-op demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench scale overhead
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +35,10 @@ build: setup ## the penstock executable and the Python package, in python/pensto
 	@ninja -C build/release -j $(JOBS) --quiet
 	@cmake --install build/release --prefix python --component python >/dev/null
 
+# Before many tests want it at once.
+tf-op: build
+	@TF_CPP_MIN_LOG_LEVEL=3 $(PYTHON_HERE) -c 'from penstock._tf_op import build; build.library()' 2>/dev/null
+
 demo: build ## ranks read what workers prepare while about everything is killed, and resume on more ranks
 	@$(PYTHON_HERE) -m penstock.demo
 
@@ -47,7 +49,7 @@ test-cpp: setup ## the C++ tests, with ASan and UBSan
 	@ninja -C build/check -j $(JOBS) --quiet
 	@ctest --test-dir build/check -j $(JOBS) --output-on-failure --no-tests=error
 
-test-python: build setup-slurm ## the Python tests, with real processes
+test-python: build tf-op setup-slurm ## the Python tests, with real processes
 	@$(PYTHON_HERE) -m pytest
 
 test-sim: sim-build ## the simulator: 2,000 seeds find nothing, and each bug that is planted

@@ -10,5 +10,6 @@ void BindBatch(nanobind::module_& m);
 void BindClient(nanobind::module_& m);
 void BindCluster(nanobind::module_& m);
 void BindTFRecord(nanobind::module_& m);
+void BindTfAbi(nanobind::module_& m);
 
 }  // namespace penstock::python

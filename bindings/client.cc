@@ -16,6 +16,7 @@
 #include "code.h"
 #include "engine/pipeline.h"
 #include "errors.h"
+#include "jobs.h"
 #include "spec.h"
 #include "wait.h"
 
@@ -30,11 +31,13 @@ milliseconds Milliseconds(double seconds) { return milliseconds(static_cast<int6
 
 class PyReader {
  public:
-  PyReader(std::unique_ptr<Reader> reader, bool computes) : reader_(std::move(reader)), computes_(computes) {}
+  PyReader(std::unique_ptr<Reader> reader, bool computes)
+      : reader_(std::move(reader)), epochs_(std::make_shared<Epochs>(reader_)), computes_(computes) {}
   PyReader(PyReader&&) = default;
   ~PyReader() {
     if (reader_ == nullptr) return;
     nb::gil_scoped_release release;
+    epochs_.reset();
     reader_.reset();
   }
 
@@ -76,19 +79,22 @@ class PyReader {
     options.behind = behind;
     options.scope = rank ? StateOptions::Scope::kRank : StateOptions::Scope::kJob;
     options.timeout = Milliseconds(timeout);
-    return Unwrap(Interruptible([reader = reader_, options] { return reader->State(options); }));
+    return Unwrap(Interruptible([epochs = epochs_, options] { return epochs->State(options); }));
   }
 
   void Restore(std::string state) {
-    Unwrap(Interruptible([reader = reader_, state = std::move(state)]() -> Result<bool> {
-      PENSTOCK_TRY(reader->Restore(state));
+    Unwrap(Interruptible([epochs = epochs_, state = std::move(state)]() -> Result<bool> {
+      PENSTOCK_TRY(epochs->Restore(state));
       return true;
     }));
   }
 
-  bool StartEpoch() {
-    return Unwrap(Interruptible([reader = reader_] { return reader->StartEpoch(); }));
+  // An iteration starts; false: the job has no more epochs.
+  bool Begin() {
+    return Unwrap(Interruptible([epochs = epochs_] { return epochs->Begin(); })).has_value();
   }
+
+  void SetEpoch(uint32_t epoch) { epochs_->SetNext(Epoch{epoch}); }
 
   // Any thread: whoever waits in Next() is told that it is over. For threads that are not Python's own, which cannot be let into an interpreter that
   // ends.
@@ -118,6 +124,7 @@ class PyReader {
   }
 
   const Reader& reader() const { return *reader_; }
+  const std::shared_ptr<Epochs>& epochs() const { return epochs_; }
 
  private:
   // Where a batch lay and what it was made of, without its memory.
@@ -156,6 +163,7 @@ class PyReader {
   }
 
   std::shared_ptr<Reader> reader_;
+  std::shared_ptr<Epochs> epochs_;
   std::unique_ptr<std::atomic<bool>> interrupted_ = std::make_unique<std::atomic<bool>>(false);
   bool computes_;
   std::deque<Known> recent_;
@@ -207,13 +215,52 @@ PyReader Distribute(const std::shared_ptr<Client>& client, const Plan& plan, nb:
   return {Unwrap(Interruptible([client, plan, options = ToReadOptions(options)] { return client->Distribute(plan, options); })), false};
 }
 
-PyReader Join(const std::shared_ptr<Client>& client, const std::string& dataset, nb::dict options) {
-  return {Unwrap(Interruptible([client, dataset, options = ToReadOptions(options)] { return client->Join(dataset, options); })), false};
-}
-
 PyReader Inline(const Plan& plan, nb::dict options) {
   std::shared_ptr<CodeHost> code = Unwrap(CheckPlan(plan)).runs_code ? MakeInlineHost(plan) : nullptr;
   return {Unwrap(Interruptible([plan, options = ToReadOptions(options), code = std::move(code)] { return ReadInline(plan, options, code); })), true};
+}
+
+// Whether two datasets have the same elements, so that who wants the one may read the other.
+bool HaveSameElements(const Plan& one, const Plan& other) {
+  const AttrValue* specs[] = {one.nodes.back().attrs.Find("element_spec"), other.nodes.back().attrs.Find("element_spec")};
+  const Bytes* contents[] = {specs[0] == nullptr ? nullptr : std::get_if<Bytes>(specs[0]),
+                             specs[1] == nullptr ? nullptr : std::get_if<Bytes>(specs[1])};
+  return contents[0] != nullptr && contents[1] != nullptr && **contents[0] == **contents[1];
+}
+
+// Who comes to a job that reads another dataset of the same elements reads that one: a name is a job, whatever was registered since.
+Result<std::unique_ptr<Reader>> JoinAlike(Client& client, const std::string& dataset, const ReadOptions& options) {
+  Result<std::unique_ptr<Reader>> joined = client.Join(dataset, options);
+  if (joined.ok() || joined.status().code() != Code::kMismatch || options.job_name.empty()) return joined;
+  PENSTOCK_ASSIGN(const std::string found, client.FindJob(options.job_name));
+  if (found == dataset) return joined;
+  PENSTOCK_ASSIGN(const Plan theirs, client.GetDataset(found));
+  PENSTOCK_ASSIGN(const Plan ours, client.GetDataset(dataset));
+  return HaveSameElements(theirs, ours) ? client.Join(found, options) : std::move(joined);
+}
+
+PyReader JoinAny(const std::shared_ptr<Client>& client, const std::string& dataset, nb::dict options) {
+  return {Unwrap(Interruptible([client, dataset, options = ToReadOptions(options)] { return JoinAlike(*client, dataset, options); })), false};
+}
+
+StateOptions::Scope ScopeOf(bool rank) { return rank ? StateOptions::Scope::kRank : StateOptions::Scope::kJob; }
+
+// For the op library's datasets of this name, as long as what is returned lives, or one of them.
+std::shared_ptr<Job> OfferReader(const PyReader& reader, const std::string& name, bool rank) {
+  auto job = std::make_shared<Job>(reader.epochs(), ScopeOf(rank));
+  OfferJob(name, job);
+  return job;
+}
+
+std::shared_ptr<Job> OfferJoin(const std::shared_ptr<Client>& client, const std::string& name, const std::string& dataset, nb::dict options,
+                               bool alone) {
+  Job::Join join = [client, dataset, options = ToReadOptions(options)]() -> Result<std::shared_ptr<Reader>> {
+    PENSTOCK_ASSIGN(std::shared_ptr<Reader> reader, JoinAlike(*client, dataset, options));
+    return reader;
+  };
+  auto job = std::make_shared<Job>(alone ? Job::Kind::kAlone : Job::Kind::kShared, std::move(join), StateOptions::Scope::kJob);
+  OfferJob(name, job);
+  return job;
 }
 
 }  // namespace
@@ -221,7 +268,9 @@ PyReader Inline(const Plan& plan, nb::dict options) {
 void BindClient(nb::module_& m) {
   nb::class_<PyReader>(m, "Reader")
       .def("next", &PyReader::Next)
-      .def("start_epoch", &PyReader::StartEpoch)
+      .def("begin", &PyReader::Begin)
+      .def("set_epoch", &PyReader::SetEpoch, nb::arg("epoch"))
+      .def("offer", &OfferReader, nb::arg("name"), nb::arg("rank"))
       .def("interrupt", &PyReader::Interrupt)
       .def("give_back", &PyReader::GiveBack)
       .def("close", &PyReader::Close)
@@ -241,7 +290,8 @@ void BindClient(nb::module_& m) {
       .def("get_dataset", &GetDataset, nb::arg("dataset"))
       .def("find_job", &FindJob, nb::arg("job_name"))
       .def("distribute", &Distribute, nb::arg("plan"), nb::arg("options"))
-      .def("join", &Join, nb::arg("dataset"), nb::arg("options"));
+      .def("join", &JoinAny, nb::arg("dataset"), nb::arg("options"))
+      .def("offer", &OfferJoin, nb::arg("name"), nb::arg("dataset"), nb::arg("options"), nb::arg("alone"));
   m.def("read_inline", &Inline, nb::arg("plan"), nb::arg("options"));
 }
 

@@ -10,4 +10,5 @@ NB_MODULE(_core, m) {
   penstock::python::BindClient(m);
   penstock::python::BindCluster(m);
   penstock::python::BindTFRecord(m);
+  penstock::python::BindTfAbi(m);
 }

@@ -1,15 +1,16 @@
-"""A real tf.data.Dataset over a reader.
+"""A real tf.data.Dataset over a reader: by the op of our own (_tf_op), or, where that cannot be had, by Python.
 
-TensorFlow calls Python once an element. It takes dense numeric components as they lie in the block where they begin at a multiple of 64 bytes,
+There TensorFlow calls Python once an element. It takes dense numeric components as they lie in the block where they begin at a multiple of 64 bytes,
 and copies them once where not; ragged and sparse ones are put together again from their parts by TensorFlow itself.
 """
 
 from __future__ import annotations
 
 import atexit
+import gc
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock._executor import tf_elements
@@ -17,6 +18,23 @@ from penstock.errors import Invalid
 
 if TYPE_CHECKING:
     from penstock.reader import Reader
+
+
+def over(reader: Reader, spec: Any, facts: Mapping[str, Any]) -> Any:
+    """A dataset whose iterations are the reader's epochs.
+
+    facts: of the plan that is read.
+    """
+    from penstock import _tf_op
+
+    if reader.runs_here or not _tf_op.usable():
+        return make(Epochs(reader), spec)
+    return _tf_op.over_reader(reader, spec, columns_of(facts))
+
+
+def columns_of(facts: Mapping[str, Any]) -> list[str]:
+    """Their names, in the order in which rows have them."""
+    return [name for name, _, _ in facts["element_columns"]]
 
 
 def make(iterations: Callable[[], Iterator[Any]], spec: Any) -> Any:
@@ -38,7 +56,7 @@ class _Parts:
 
     def __call__(self) -> Iterator[tuple[Any, ...]]:
         rows = self._iterations()
-        while True:
+        while not _calls.over:
             with _calls:
                 row = next(rows, None)
             if row is None:
@@ -53,6 +71,7 @@ class _Calls:
         self._changed = threading.Condition()
         self._count = 0
         self._readers: weakref.WeakSet[Reader] = weakref.WeakSet()
+        self.over = False
         atexit.register(self._end)
 
     def add(self, reader: Reader) -> None:
@@ -68,15 +87,31 @@ class _Calls:
             self._changed.notify_all()
 
     def _end(self) -> None:
+        if not self._readers:
+            return
+        self.over = True
         for reader in self._readers:
             reader.interrupt()
+        _drop_iterators()
         with self._changed:
             self._changed.wait_for(lambda: self._count == 0, _END_WITHIN)
+
+
+def _drop_iterators() -> None:
+    """Those that the program still has. TensorFlow takes elements ahead for them, and calls Python once more when they go: while it is there."""
+    from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+    for iterator in [found for found in gc.get_objects() if type(found) is OwnedIterator]:
+        iterator._iterator_resource = None
 
 
 _END_WITHIN = 1.0  # seconds
 _calls = _Calls()
 watch = _calls.add  # a reader whose rows TensorFlow takes
+
+
+def program_ends() -> bool:
+    return _calls.over
 
 
 class Epochs:

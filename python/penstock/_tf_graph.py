@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from penstock import _code, _tf_canonical
+from penstock import _code, _tf_canonical, _tf_op
 from penstock._executor import environment, tf_elements, tf_rewrites
 from penstock._executor.failures import CodeError
 from penstock.errors import Invalid
@@ -26,6 +26,7 @@ def attrs_of(dataset: Any, lanes: int | None) -> dict[str, Any]:
     except CodeError as error:
         raise Invalid(str(error)) from error
     graph = tf_rewrites.parse(_graph_of(dataset))
+    _make_movable(graph)
     notes = [*tf_rewrites.make_deterministic(graph), *tf_rewrites.describe_seeds(graph)]
     lanes = _lanes(dataset, graph, lanes)
     if lanes > 1:
@@ -59,6 +60,14 @@ def _graph_of(dataset: Any) -> bytes:
     graph = gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor, external_state_policy=ignore_state, strip_device_assignment=True)
     content: bytes = graph.numpy()
     return content
+
+
+def _make_movable(graph: Any) -> None:
+    """What the graph itself reads of a service is found by what it is, and no longer by what this process calls it."""
+    for node in _tf_op.jobs_of(graph):
+        if not node.attr["job"].s:
+            raise Invalid("a dataset over a reader of this process cannot be read by workers; distribute it with penstock.tf.distribute instead")
+        node.attr["place"].s = b""
 
 
 def _lanes(dataset: Any, graph: Any, lanes: int | None) -> int:
@@ -113,10 +122,10 @@ def _uses_tensorflow(path: str) -> bool:
 
 
 def _libraries() -> list[dict[str, Any]]:
-    """Those of the program's own travel as they are."""
+    """Those of the program's own travel as they are; penstock's is the worker's own."""
     found = []
     for path in _mapped():
-        if "site-packages" in path or "dist-packages" in path or not _uses_tensorflow(path):
+        if "site-packages" in path or "dist-packages" in path or _tf_op.build.is_ours(path) or not _uses_tensorflow(path):
             continue
         with open(path, "rb") as file:
             content = file.read()

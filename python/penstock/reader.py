@@ -76,12 +76,11 @@ class Reader:
         self._service = service
         self._epochs = epochs
         self._total = total
-        self._started = 0
         self._build = _columns.builder(core.structure)
         self._closed = False
         self._iteration: _Iteration | None = None  # the only one that is given elements
         self._left = 0  # rows of the current run that the loop has not taken
-        self._next_epoch: int | None = None
+        self.saves_its_part = False  # and others theirs: where ranks that are not in step save together
 
     @property
     def job_name(self) -> str:
@@ -92,6 +91,11 @@ class Reader:
         return self._core.epoch
 
     @property
+    def runs_here(self) -> bool:
+        """Whether rows are made in this process, by Python too."""
+        return self._service.kind == "inline"
+
+    @property
     def closed(self) -> bool:
         return self._closed
 
@@ -99,33 +103,18 @@ class Reader:
         if self._closed:
             raise Finished("this reader is closed; distribute the dataset again to read on")
         self._give_back()
-        if not self._to_next_epoch():
+        if not self._core.begin():
             raise Finished(
                 f"job {self.job_name!r} has {self._epochs} epoch(s), and they were read; "
                 "distribute with epochs=N for more, or epochs=None for one at each iteration"
             )
-        self._started += 1
         self._iteration = _Iteration(self, self._core, self._build)
         return _progress.shown(self._iteration.elements(), self._total, f"{self.job_name} epoch {self.epoch}")
-
-    def _to_next_epoch(self) -> bool:
-        wanted, self._next_epoch = self._next_epoch, None
-        if wanted is None:
-            return not self._started or self._core.start_epoch()
-        if wanted < self.epoch or (wanted == self.epoch and self._started):
-            raise Invalid(
-                f"set_epoch({wanted}): job {self.job_name!r} has read epoch {self.epoch}, and a job does not go back; "
-                "load a state of that epoch, or read it under another job name"
-            )
-        while self.epoch < wanted:
-            if not self._core.start_epoch():
-                return False
-        return True
 
     @checked(epoch=whole(0, 2**32 - 1))
     def set_epoch(self, epoch: int) -> None:
         """The next `iter()` reads this epoch; those before it that were not read are passed over."""
-        self._next_epoch = epoch
+        self._core.set_epoch(epoch)
 
     def stats(self) -> Stats:
         return Stats(**self._core.stats())
@@ -178,7 +167,6 @@ class Reader:
         self._core.restore(json.dumps(state))
         self._iteration = None
         self._left = 0
-        self._started = 0
 
     def _tag_of(self, batch: Any) -> tuple[int, int]:
         if isinstance(batch, Tag):
@@ -259,7 +247,9 @@ def open_reader(dataset: Dataset, service: Service, options: Mapping[str, Any]) 
     core = _core.read_inline(plan, core_options) if service.kind == "inline" else service.client.distribute(plan, core_options)
     total = dataset.cardinality()
     alone = total >= 0 and not core_options["consumers"] and not core_options["job_name"]
-    return Reader(core, service, core_options["epochs"] or None, total if alone else None)
+    reader = Reader(core, service, core_options["epochs"] or None, total if alone else None)
+    reader.saves_its_part = core_options["consumers"] > 1 and core_options["mode"] != "strict"
+    return reader
 
 
 def _leaves(element: Any) -> Iterator[Any]:

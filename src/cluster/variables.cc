@@ -33,6 +33,8 @@ constexpr std::array kPenstockVariables = {
     Variable{"PENSTOCK_BIN", "the penstock executable that Python starts servers with"},
     Variable{"PENSTOCK_PYTHON", "the Python interpreter that executors run in"},
     Variable{"PENSTOCK_EXECUTOR_CHECKPOINTS", "a directory that all workers see, where executors save how far they are in tf.data graphs"},
+    Variable{"PENSTOCK_TF_OP", "0: tf.data gets its elements by way of Python, and no op is compiled for it"},
+    Variable{"PENSTOCK_CACHE", "where what is made once for a machine is kept, such as the TensorFlow op; ~/.cache/penstock where not set"},
     Variable{"PENSTOCK_PRELOAD", "modules that executors import first, divided by commas"},
 };
 

@@ -30,6 +30,7 @@ _RANDOM_OPS = {
     ),
 }
 PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
+_OPEN_OPS = _RANDOM_OPS | PYTHON_OPS | {"PenstockDataset"}  # what they give may differ from run to run
 _READERS = {
     "TFRecordDataset",
     "TFRecordDatasetV2",
@@ -87,13 +88,13 @@ def describe_seeds(graph: Any) -> list[str]:
 
 def purity_of(graph: Any) -> str:
     ops = {node.op for _, nodes in scopes(graph) for node in nodes}
-    if not ops & (_RANDOM_OPS | PYTHON_OPS):
+    if not ops & _OPEN_OPS:
         return "pure"
     filters = {
         function for _, nodes in scopes(graph) for node in nodes if node.op == "FilterDataset" for function in [node.attr["predicate"].func.name]
     }
     for name, nodes in scopes(graph):
-        if name in filters and any(node.op in _RANDOM_OPS | PYTHON_OPS for node in nodes):
+        if name in filters and any(node.op in _OPEN_OPS for node in nodes):
             return "impure"
     return "pure identity"
 

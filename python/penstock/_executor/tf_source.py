@@ -40,6 +40,9 @@ def import_graph(content: bytes, spec: Any) -> Any:
     from tensorflow.python.data.ops import dataset_ops
     from tensorflow.python.ops import gen_experimental_dataset_ops
 
+    from penstock import _tf_op
+
+    _tf_op.prepare(content)
     with tf.device("/cpu:0"):
         variant = gen_experimental_dataset_ops.dataset_from_graph(content)
     dataset = dataset_ops._VariantDataset(variant, spec)

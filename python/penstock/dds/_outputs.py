@@ -19,7 +19,7 @@ def distributed(plan: _core.Plan, reader: Reader, prefetch: int | None) -> Any:
         from penstock import _tf_dataset
         from penstock._executor import tf_elements
 
-        dataset = _tf_dataset.make(_tf_dataset.Epochs(reader), tf_elements.decode(attrs["element_spec"]))
+        dataset = _tf_dataset.over(reader, tf_elements.decode(attrs["element_spec"]), plan.facts())
         return dataset if prefetch is None else dataset.prefetch(prefetch)
     if op == "torch" or _foreign.TORCH_NOTE in attrs.get("notes", ()):
         from penstock.torch.dataset import DistributedDataset

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from penstock import _core
+from penstock._tf_dataset import columns_of
 from penstock.errors import Invalid, NotFound
 from penstock.tf import plans
 from penstock.tf.iterations import Job, connected, make
@@ -101,7 +102,7 @@ def from_dataset_id(
 
 
 def _read(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolicy, place: _Place, expected: Any = None) -> Any:
-    dataset = make(_job(address, dataset_id, plan, policy, place), plans.element_spec(plan, expected))
+    dataset = make(_job(address, dataset_id, plan, policy, place), plans.element_spec(plan, expected), columns_of(plan.facts()))
     if place.coordinated or (policy == ShardingPolicy.OFF and plans.endless(plan)):
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
     if place.job_name is None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock import _core, _options, _tf_dataset
+from penstock import _options, _tf_dataset, _tf_op
 from penstock import service as services
-from penstock.errors import DatasetMismatch
 from penstock.reader import Reader
 
-log = logging.getLogger("penstock")
 WAIT_FOR_DISPATCHER = 600.0  # seconds: servers may come after the trainers
 
 
@@ -31,18 +29,14 @@ class Job:
     consumers: int | None
 
     def join(self) -> Reader:
-        """Who comes to a job that reads another dataset of the same elements reads that one: a name is a job, whatever was registered since."""
-        try:
-            return self._join(self.dataset_id)
-        except DatasetMismatch:
-            client = connected(self.address).client
-            found = client.find_job(self.name) if self.name is not None else self.dataset_id
-            if found == self.dataset_id or not _alike(client.get_dataset(found), client.get_dataset(self.dataset_id)):
-                raise
-            log.warning("job %s reads dataset %s, and so does who asked for %s", self.name, found, self.dataset_id)
-            return self._join(found)
+        service = connected(self.address)
+        return Reader(service.client.join(self.dataset_id, self._options()), service, None, None)
 
-    def _join(self, dataset_id: str) -> Reader:
+    def offer(self, name: str) -> Any:
+        """To datasets of the op, as long as what is returned lives."""
+        return connected(self.address).client.offer(name, self.dataset_id, self._options(), self.name is None)
+
+    def _options(self) -> dict[str, Any]:
         """Ranks of the environment have no say here: who reads what was said to `distribute`."""
         options = {
             "job_name": self.name,
@@ -54,16 +48,12 @@ class Job:
             "on_death": "redeliver" if self.consumers is None else "auto",
             "on_restart": "continue",
         }
-        service = connected(self.address)
-        return Reader(service.client.join(dataset_id, _options.to_core(_options.check(options), shared=False)), service, None, None)
+        return _options.to_core(_options.check(options), shared=False)
 
 
-def _alike(one: _core.Plan, other: _core.Plan) -> bool:
-    specs = [plan.nodes()[-1][2].get("element_spec") for plan in (one, other)]
-    return specs[0] == specs[1]
-
-
-def make(job: Job, spec: Any) -> Any:
+def make(job: Job, spec: Any, columns: Sequence[str]) -> Any:
+    if _tf_op.usable():
+        return _tf_op.over_job(dataclasses.asdict(job), job.offer, spec, columns)
     return _tf_dataset.make(Iterations(job), spec)
 
 
@@ -96,7 +86,8 @@ class Iterations:
         try:
             yield from reader
         except Exception:
-            reader.close()
+            if not _tf_dataset.program_ends():  # which closes all, and nobody is there to answer
+                reader.close()
             raise
         finally:
             if not reader.closed:

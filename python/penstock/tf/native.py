@@ -24,7 +24,7 @@ def read(dataset: Any, service: Any = None, **options: Any) -> tuple[Any, Reader
     reader = prepared.distribute(service, **options)
     if not isinstance(reader, Reader):
         raise Invalid("service='off': there is nobody to read from; use 'inline' to read in this process")
-    return _tf_dataset.make(_tf_dataset.Epochs(reader), _spec(prepared._facts)), reader
+    return _tf_dataset.over(reader, _spec(prepared._facts), prepared._facts), reader
 
 
 def _spec(facts: dict[str, Any]) -> Any:

@@ -1,0 +1,175 @@
+#include "jobs.h"
+
+#include <atomic>
+#include <charconv>
+#include <map>
+#include <thread>
+#include <utility>
+
+namespace penstock::python {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kSaveWithin{60};  // for a dispatcher that is away to come back
+constexpr milliseconds kSavePause{50};
+// An iteration's state: the number of its epoch, whether it has come to its end, the reader's state.
+constexpr char kOpenMark = ' ';
+constexpr char kEndedMark = '.';
+
+std::atomic<bool> ending = false;
+
+struct Offers {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<Job>> jobs;
+};
+
+// Leaked: TensorFlow's threads may be here when the process ends.
+Offers& AllOffers() {
+  static auto* offers = new Offers;
+  return *offers;
+}
+
+Status ProgramEnds() { return Status(Code::kCancelled, "the program ends, and its reader with it"); }
+
+// On a thread of its own, so that who waits for it can be cancelled.
+template <class Work>
+auto Aside(Work work) {
+  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  return result;
+}
+
+// A program that ends does not wait for the dispatcher's word that its readers have left: it may be gone.
+void LetGo(std::shared_ptr<Epochs> epochs) {
+  if (ending) new std::shared_ptr<Epochs>(std::move(epochs));
+}
+
+}  // namespace
+
+Job::~Job() {
+  LetGo(std::move(shared_));
+  for (std::shared_ptr<Epochs>& epochs : idle_) LetGo(std::move(epochs));
+}
+
+Result<std::shared_ptr<Epochs>> Job::Take() {
+  const std::lock_guard lock(mutex_);
+  if (kind_ == Kind::kAlone && !idle_.empty()) {
+    std::shared_ptr<Epochs> epochs = std::move(idle_.back());
+    idle_.pop_back();
+    return epochs;
+  }
+  if (shared_ != nullptr) return shared_;
+  PENSTOCK_ASSIGN(std::shared_ptr<Reader> reader, join_());
+  auto epochs = std::make_shared<Epochs>(std::move(reader));
+  if (kind_ == Kind::kShared) shared_ = epochs;
+  return epochs;
+}
+
+void Job::Return(std::shared_ptr<Epochs> epochs) {
+  if (kind_ == Kind::kShared) return;
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(epochs));
+}
+
+Iteration::~Iteration() {
+  run_.reset();
+  if (place_.epochs != nullptr && !failed_) {
+    job_->Return(std::move(place_.epochs));
+  } else {
+    LetGo(std::move(place_.epochs));
+  }
+}
+
+Result<Iteration::Place> Iteration::Open(const std::shared_ptr<Job>& job) {
+  PENSTOCK_ASSIGN(std::shared_ptr<Epochs> epochs, job->Take());
+  PENSTOCK_ASSIGN(const std::optional<uint64_t> number, epochs->Begin());
+  if (!number) {
+    return Status(Code::kFinished, "job '" + epochs->reader()->job_name() +
+                                       "' has no more epochs; distribute with epochs=N for more, or epochs=None for one at each iteration");
+  }
+  return Place{std::move(epochs), *number};
+}
+
+Result<Step> Iteration::Next(milliseconds wait) {
+  if (ended_ || failed_) return Step(Ended{});
+  Result<Step> step = ending ? ProgramEnds() : TryNext(wait);
+  failed_ = !step.ok();
+  ended_ = step.ok() && std::holds_alternative<Ended>(*step);
+  return step;
+}
+
+Result<Step> Iteration::TryNext(milliseconds wait) {
+  if (place_.epochs == nullptr) {
+    if (!opening_.valid()) opening_ = Aside([job = job_] { return Open(job); });
+    if (opening_.wait_for(wait) != std::future_status::ready) return Step(Waiting{});
+    PENSTOCK_ASSIGN(place_, opening_.get());
+  }
+  if (run_ != nullptr) {
+    PENSTOCK_ASSIGN(const bool taken, place_.epochs->TakeRow(place_.number));
+    const uint64_t row = next_row_++;
+    if (taken) return Step(Rows{run_, row, row + 1, false});
+    run_.reset();
+  }
+  return TakeRun(wait);
+}
+
+Result<Step> Iteration::TakeRun(milliseconds wait) {
+  Result<std::optional<Batch>> batch = place_.epochs->Next(place_.number, wait);
+  if (!batch.ok() && batch.status().code() == Code::kDeadline) return Step(Waiting{});
+  if (!batch.ok()) return batch.status();
+  if (!batch->has_value()) return Step(Ended{});
+  auto shared = std::make_shared<const Batch>(std::move(**batch));
+  if (place_.epochs->reader()->layout().batch > 0) {
+    const uint64_t rows = shared->rows();
+    return Step(Rows{std::move(shared), 0, rows, true});
+  }
+  next_row_ = 1;
+  run_ = shared;
+  return Step(Rows{std::move(shared), 0, 1, false});
+}
+
+Result<std::string> Iteration::Save() {
+  if (place_.epochs == nullptr) return std::string();
+  StateOptions options;
+  options.scope = job_->scope();
+  const auto until = std::chrono::steady_clock::now() + kSaveWithin;
+  while (true) {
+    Result<std::string> state = place_.epochs->StateOf(place_.number, options);
+    const bool away = !state.ok() && state.status().code() == Code::kUnavailable;
+    if (state.ok()) return std::to_string(Raw(place_.epochs->reader()->epoch())) + (ended_ ? kEndedMark : kOpenMark) + *state;
+    if (!away || std::chrono::steady_clock::now() > until || ending) return state;
+    std::this_thread::sleep_for(kSavePause);
+  }
+}
+
+Status Iteration::Restore(const std::string& saved) {
+  uint32_t epoch = 0;
+  const char* end = saved.data() + saved.size();
+  const auto [rest, error] = std::from_chars(saved.data(), end, epoch);
+  if (error != std::errc() || rest == end) return Status(Code::kInvalid, "this is no state that an iterator of penstock saved");
+  PENSTOCK_ASSIGN(std::shared_ptr<Epochs> epochs, job_->Take());
+  PENSTOCK_ASSIGN(const std::optional<uint64_t> number, epochs->Resume(std::string(rest + 1, end), Epoch{epoch}));
+  ended_ = !number || *rest == kEndedMark;
+  place_ = Place{std::move(epochs), number.value_or(0)};
+  return {};
+}
+
+void OfferJob(const std::string& name, const std::shared_ptr<Job>& job) {
+  Offers& offers = AllOffers();
+  const std::lock_guard lock(offers.mutex);
+  std::erase_if(offers.jobs, [](const auto& offer) { return offer.second.expired(); });
+  offers.jobs[name] = job;
+}
+
+std::shared_ptr<Job> FindOfferedJob(const std::string& name) {
+  Offers& offers = AllOffers();
+  const std::lock_guard lock(offers.mutex);
+  const auto found = offers.jobs.find(name);
+  return found == offers.jobs.end() ? nullptr : found->second.lock();
+}
+
+void EndIterations() { ending = true; }
+
+}  // namespace penstock::python

@@ -1,0 +1,96 @@
+// What the op library's datasets read: jobs by name, and their iterations. No thread here ever takes the GIL.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "epochs.h"
+#include "penstock/client.h"
+
+namespace penstock::python {
+
+// What all iterations of one dataset have in common.
+class Job {
+ public:
+  using Join = std::function<Result<std::shared_ptr<Reader>>()>;
+  enum class Kind : uint8_t {
+    kShared,  // iterations are the epochs of one reader
+    kAlone,   // each is a job of its own, and may go on beside others; a reader is used again when its iteration is over
+  };
+
+  Job(Kind kind, Join join, StateOptions::Scope scope) : kind_(kind), join_(std::move(join)), scope_(scope) {}
+  // Of a reader that the program has already.
+  Job(std::shared_ptr<Epochs> epochs, StateOptions::Scope scope) : kind_(Kind::kShared), scope_(scope), shared_(std::move(epochs)) {}
+
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Result<std::shared_ptr<Epochs>> Take();               // waits for the join
+  void Return(std::shared_ptr<Epochs> epochs);          // by an iteration that had no error
+  StateOptions::Scope scope() const { return scope_; }  // of the states that its iterations save
+
+ private:
+  const Kind kind_;
+  const Join join_;
+  const StateOptions::Scope scope_;
+  std::mutex mutex_;
+  std::shared_ptr<Epochs> shared_;
+  std::vector<std::shared_ptr<Epochs>> idle_;
+};
+
+// Rows [first, end) of a batch.
+struct Rows {
+  std::shared_ptr<const Batch> batch;
+  uint64_t first = 0;
+  uint64_t end = 0;
+  bool batched = false;  // else the element is one row
+};
+
+struct Waiting {};  // for the next element
+struct Ended {};
+using Step = std::variant<Waiting, Ended, Rows>;
+
+// One thread at a time.
+class Iteration {
+ public:
+  explicit Iteration(std::shared_ptr<Job> job) : job_(std::move(job)) {}
+  ~Iteration();
+
+  // The next element, where there is one within `wait`, which is for the join too. After an error the iteration has ended.
+  Result<Step> Next(std::chrono::milliseconds wait);
+  // "" before the first element.
+  Result<std::string> Save();
+  Status Restore(const std::string& state);
+
+ private:
+  struct Place {
+    std::shared_ptr<Epochs> epochs;
+    uint64_t number = 0;
+  };
+  static Result<Place> Open(const std::shared_ptr<Job>& job);
+  Result<Step> TryNext(std::chrono::milliseconds wait);
+  Result<Step> TakeRun(std::chrono::milliseconds wait);
+
+  const std::shared_ptr<Job> job_;
+  std::future<Result<Place>> opening_;
+  Place place_;
+  std::shared_ptr<const Batch> run_;
+  uint64_t next_row_ = 0;
+  bool ended_ = false;
+  bool failed_ = false;
+};
+
+// Jobs that datasets of this process may name. They live as long as somebody holds them.
+void OfferJob(const std::string& name, const std::shared_ptr<Job>& job);
+std::shared_ptr<Job> FindOfferedJob(const std::string& name);
+// The program ends: whoever waits for an element is told so.
+void EndIterations();
+
+}  // namespace penstock::python

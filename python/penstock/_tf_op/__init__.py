@@ -1,0 +1,193 @@
+"""A dataset op of our own: TensorFlow's threads take elements from the reader themselves, without Python, and iterators can be saved.
+
+What an element is made of is in the op's attributes (dataset.cc); the reader is found by name among those that this process has offered.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import json
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock import _core
+from penstock._tf_op import build
+
+if TYPE_CHECKING:
+    from penstock.reader import Reader
+
+OP = "PenstockDataset"
+
+log = logging.getLogger("penstock")
+
+
+def usable() -> bool:
+    """Whether datasets are made with the op. Compiles it where nobody did before, which is logged."""
+    return os.environ.get("PENSTOCK_TF_OP") != "0" and library() is not None
+
+
+@functools.cache
+def library() -> Any:
+    """The op's Python module, bound to this process's readers; None where it cannot be had, and why is logged."""
+    import tensorflow as tf
+
+    try:
+        path = build.library()
+        module = tf.load_op_library(path)
+        bind = ctypes.CDLL(path).penstock_tf_bind
+        bind.argtypes = [ctypes.c_void_p]
+        if not bind(_core.tf_abi()):
+            raise build.CannotBuild(f"{path} was made for another version")
+    except (build.CannotBuild, OSError, tf.errors.OpError) as error:
+        log.warning("tf.data gets its elements by way of Python, which is slower, and its iterators cannot be saved: %s", error)
+        return None
+    atexit.register(_core.end_tf_iterations)
+    return module
+
+
+def over_job(job: dict[str, Any], offer: Any, spec: Any, columns: Sequence[str]) -> Any:
+    """A dataset over a job that is plain data, so that it can be part of a graph that is distributed in turn.
+
+    offer: offers the job under a name (`Client.offer`).
+    """
+    place = uuid.uuid4().hex
+    return _dataset(json.dumps(job, sort_keys=True), place, offer(place), spec, columns)
+
+
+def over_reader(reader: Reader, spec: Any, columns: Sequence[str]) -> Any:
+    place = uuid.uuid4().hex
+    return _dataset("", place, (reader._core.offer(place, reader.saves_its_part), reader), spec, columns)
+
+
+def jobs_of(graph: Any) -> Iterator[Any]:
+    """The op's nodes in a graph, and in its functions."""
+    from penstock._executor import tf_rewrites
+
+    return (node for _, nodes in tf_rewrites.scopes(graph) for node in nodes if node.op == OP)
+
+
+def prepare(content: bytes) -> None:
+    """Before a graph of another process is imported: offers what it reads."""
+    from penstock._executor import tf_rewrites
+    from penstock._executor.failures import CodeError
+    from penstock.tf.iterations import Job
+
+    if OP.encode() not in content:
+        return
+    if library() is None:
+        raise CodeError(
+            "the graph reads another dataset of the service by penstock's TensorFlow op, which cannot be had here (its executor's log says why); "
+            "install g++ where workers run, or set PENSTOCK_TF_OP=0 in the program",
+            code="Mismatch",
+        )
+    for node in jobs_of(tf_rewrites.parse(content)):
+        _offer_once(node.attr["job"].s.decode(), Job)
+
+
+@functools.cache
+def _offer_once(text: str, kind: Any) -> Any:
+    return kind(**json.loads(text)).offer(text)
+
+
+def _dataset(job: str, place: str, held: Any, spec: Any, columns: Sequence[str]) -> Any:
+    import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
+
+    from penstock._executor import tf_elements
+
+    parts = list(_parts(spec, columns))
+    order = _flat_order(spec, len(parts))
+    if order is not None:
+        parts = [parts[i] for i in order]
+    with tf.device("/cpu:0"):
+        variant = library().penstock_dataset(
+            job=job,
+            place=place,
+            columns=[part.column for part in parts],
+            ragged_ranks=[part.ragged_rank for part in parts],
+            levels=[part.level for part in parts],
+            output_types=[part.spec.dtype for part in parts],
+            output_shapes=[part.spec.shape for part in parts],
+        )
+    dataset = dataset_ops._VariantDataset(variant, tuple(part.spec for part in parts) if order is None else spec)
+    dataset._penstock = held  # lives as long as the dataset does
+    if order is not None:
+        return dataset
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def assemble(*tensors: Any) -> Any:
+        return tf_elements.from_parts(iter(tensors), spec)
+
+    return dataset.map(assemble)
+
+
+# ---- what elements are made of
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor that the op makes: of which column, and what of it."""
+
+    column: int
+    ragged_rank: int
+    level: int  # 0: values; n: row splits of the n-th ragged dimension
+    spec: Any
+
+
+def _parts(spec: Any, columns: Sequence[str]) -> Iterator[Part]:
+    """In the order of tf_elements.part_specs."""
+    import tensorflow as tf
+
+    for path, leaf in _leaves(spec, ""):
+        column = columns.index(path)
+        components = tf.nest.flatten(leaf, expand_composites=True)
+        rank = leaf.ragged_rank if isinstance(leaf, tf.RaggedTensorSpec) else 0
+        for level, component in enumerate(components):
+            yield Part(column, rank, level, component if level == 0 else tf.TensorSpec(component.shape, tf.int64))
+
+
+def _leaves(spec: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The name and spec of each column, named as tf_elements.row_spec does."""
+    import tensorflow as tf
+
+    def inner(name: Any) -> str:
+        return f"{path}/{name}" if path else str(name)
+
+    if isinstance(spec, (dict, tuple, list)):
+        for name, child in spec.items() if isinstance(spec, dict) else enumerate(spec):
+            yield from _leaves(child, inner(name))
+    elif isinstance(spec, tf.OptionalSpec):
+        yield inner("has_value"), tf.TensorSpec((), tf.bool)
+        yield from _leaves(spec._element_spec, inner("value"))
+    elif isinstance(spec, tf.SparseTensorSpec):
+        parts = tf.nest.flatten(spec, expand_composites=True)
+        yield from zip((inner("indices"), inner("values"), inner("dense_shape")), parts)
+    else:
+        yield path, spec
+
+
+def _flat_order(spec: Any, count: int) -> list[int] | None:
+    """Where components are dense tensors, tf.data keeps them as they are, in an order of its own; None: they must be put together."""
+    import tensorflow as tf
+    from tensorflow.python.data.util import nest
+
+    if not all(type(leaf) is tf.TensorSpec for leaf in nest.flatten(spec)):
+        return None
+    numbers = iter(range(count))
+    order: list[int] = nest.flatten(_numbered(spec, numbers))
+    return order
+
+
+def _numbered(spec: Any, numbers: Iterator[int]) -> Any:
+    if isinstance(spec, dict):
+        return type(spec)((name, _numbered(child, numbers)) for name, child in spec.items())
+    if isinstance(spec, (tuple, list)):
+        children = [_numbered(child, numbers) for child in spec]
+        return type(spec)(*children) if hasattr(spec, "_fields") else tuple(children)
+    return next(numbers)

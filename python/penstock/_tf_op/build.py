@@ -1,0 +1,77 @@
+"""Compiles the op library, once for each TensorFlow and each state of its source."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+SOURCES = ("dataset.cc", "elements.cc")
+_NAME = "penstock_tf_op"
+_HERE = Path(__file__).parent
+_WITHIN = 600.0  # seconds
+
+log = logging.getLogger("penstock")
+
+
+class CannotBuild(Exception):
+    """Says why."""
+
+
+def library() -> str:
+    """The path of the op library for the installed TensorFlow."""
+    import tensorflow as tf
+
+    flags = [*tf.sysconfig.get_compile_flags(), *tf.sysconfig.get_link_flags()]
+    path = _directory() / f"{_NAME}-{tf.__version__}-{_digest(flags)}.so"
+    if not path.exists():
+        _build_once(path, flags)
+    return str(path)
+
+
+def is_ours(path: str) -> bool:
+    return os.path.basename(path).startswith(_NAME)
+
+
+def _directory() -> Path:
+    return Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "tf-op"
+
+
+def _digest(flags: list[str]) -> str:
+    digest = hashlib.sha256("\n".join(flags).encode())
+    for file in sorted([*_HERE.glob("*.cc"), *_HERE.glob("*.h")]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _build_once(path: Path, flags: list[str]) -> None:
+    """Whoever comes while another process compiles waits for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            _build(path, flags)
+
+
+def _build(path: Path, flags: list[str]) -> None:
+    compiler = os.environ.get("CXX") or shutil.which("g++")
+    if compiler is None:
+        raise CannotBuild("there is no g++ to compile penstock's TensorFlow op with; install it, or set PENSTOCK_TF_OP=0 to have this not said")
+    log.warning("compiling penstock's TensorFlow op, once for this TensorFlow: about half a minute (%s)", path)
+    descriptor, made = tempfile.mkstemp(suffix=".so", dir=path.parent)
+    os.close(descriptor)
+    sources = [str(_HERE / source) for source in SOURCES]
+    command = [compiler, "-shared", "-fPIC", "-O2", "-DNDEBUG", "-w", "-fvisibility=hidden", *sources, *flags, "-o", made]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN, check=False)
+        if done.returncode != 0:
+            raise CannotBuild(f"{compiler} could not compile penstock's TensorFlow op: {done.stderr.strip()[-500:]}")
+        os.chmod(made, 0o644)
+        os.replace(made, path)
+    finally:
+        Path(made).unlink(missing_ok=True)

@@ -1,0 +1,273 @@
+"""The dataset op: TensorFlow takes elements without Python, and its iterators can be saved. Without it the same comes out."""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock import _binary
+from support.cluster import TestCluster
+from test_tf import EXITS
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+@pytest.fixture(scope="module")
+def service(tf: Any) -> Any:
+    from penstock import tf as service
+
+    return service
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Two services that know nothing of each other."""
+    started = [TestCluster(tmp_path_factory.mktemp(name), workers=1, worker_flags=["--allow-code"]) for name in ("one", "other")]
+    yield [cluster.address for cluster in started]
+    for cluster in started:
+        cluster.stop()
+
+
+@pytest.fixture
+def address(clusters: list[str]) -> str:
+    return clusters[0]
+
+
+@pytest.fixture(params=["op", "python"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "python":
+        monkeypatch.setenv("PENSTOCK_TF_OP", "0")
+    return str(request.param)
+
+
+def uses_the_op(dataset: Any) -> bool:
+    from tensorflow.python.ops import gen_dataset_ops
+
+    return b"PenstockDataset" in gen_dataset_ops.dataset_to_graph_v2(dataset._variant_tensor, external_state_policy=1).numpy()
+
+
+# ---- what comes out, either way
+
+
+def test_elements_of_every_kind_come_out_as_they_were(tf: Any, service: Any, address: str, path: str) -> None:
+    def element(i: Any) -> Any:
+        small = tf.cast(i, tf.int32)
+        return {
+            "text": tf.strings.as_string(i),
+            "number": i,
+            "aligned": tf.fill([16], i),
+            "matrix": tf.fill([small, 3], 1.5),
+            "words": tf.fill([small + 1], "a word that is longer than what a tstring holds inline"),
+            "empty": tf.zeros([0, 2], tf.bfloat16),
+            "ragged": tf.RaggedTensor.from_row_lengths(tf.range(small + 2), [small, 2], validate=False),
+            "deep": tf.ragged.stack([tf.ragged.range([small, 1]), tf.ragged.range([2])]),
+            "narrow": tf.RaggedTensor.from_row_lengths(["x", "y", "z"], tf.constant([1, 2], tf.int32)),
+            "sparse": tf.sparse.from_dense([[0, i], [i, 0]]),
+            "some": tf.cond(
+                i % 2 == 0, lambda: tf.experimental.Optional.from_value(i), lambda: tf.experimental.Optional.empty(tf.TensorSpec((), i.dtype))
+            ),
+            "pair": (tf.cast(i, tf.complex64), {"z": i > 1, "a": tf.cast(i, tf.uint8)}),
+        }
+
+    dataset = tf.data.Dataset.range(5).map(element)
+    read = dataset.apply(service.distribute("distributed_epoch", address))
+    assert uses_the_op(read) == (path == "op")
+    assert read.element_spec == dataset.element_spec
+    elements = list(read)
+    assert len(elements) == 5
+    for got, wanted in zip(elements, dataset):
+        for name in ("text", "number", "aligned", "matrix", "words", "empty"):
+            assert np.array_equal(got[name], wanted[name]), name
+        for name in ("ragged", "deep", "narrow"):
+            assert got[name].to_list() == wanted[name].to_list(), name
+        assert np.array_equal(tf.sparse.to_dense(got["sparse"]), tf.sparse.to_dense(wanted["sparse"]))
+        assert bool(got["some"].has_value()) == bool(wanted["some"].has_value())
+        assert tf.nest.map_structure(lambda one, other: bool(one == other), got["pair"], wanted["pair"]) == (True, {"z": True, "a": True})
+
+
+def test_native_batches_come_out_dense_and_ragged(tf: Any, service: Any, address: str, path: str) -> None:
+    rows = {"id": np.arange(10), "wide": np.arange(40, dtype=np.float32).reshape(10, 4)}
+    dataset = penstock.Dataset.from_arrays(rows).map(_with_tags).batch(4)
+    read, reader = service.read(dataset, address)
+    assert uses_the_op(read) == (path == "op")
+    batches = list(read)
+    reader.close()
+    assert [batch["id"].numpy().tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert np.array_equal(np.concatenate([batch["wide"] for batch in batches]), rows["wide"])
+    assert [tags for batch in batches for tags in batch["tags"].to_list()] == [list(range(i % 3)) for i in range(10)]
+
+
+def _with_tags(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "tags": np.arange(row["id"] % 3)}
+
+
+def test_iterations_of_a_named_job_are_its_epochs_and_only_the_newest_reads(tf: Any, service: Any, address: str, path: str) -> None:
+    read = tf.data.Dataset.range(20).apply(service.distribute("distributed_epoch", address, job_name=f"epochs-{path}"))
+    for _ in range(2):
+        assert sorted(int(i) for i in read) == list(range(20))
+    older = iter(read)
+    assert int(next(older)) == 0
+    newer = iter(read)
+    assert int(next(newer)) == 0
+    with pytest.raises(tf.errors.OpError, match="another iteration of this dataset was begun"):
+        list(older)
+    assert [int(i) for i in newer] == list(range(1, 20))
+
+
+def test_a_dataset_of_the_service_is_distributed_again(tf: Any, service: Any, address: str, path: str) -> None:
+    inner = tf.data.Dataset.range(8).apply(service.distribute("distributed_epoch", address))
+    outer = inner.map(lambda x: x * 10).apply(service.distribute("distributed_epoch", address))
+    assert sorted(int(i) for i in outer) == list(range(0, 80, 10))
+
+
+def test_an_error_of_a_worker_reaches_the_loop(tf: Any, service: Any, address: str, path: str) -> None:
+    broken = tf.data.Dataset.range(10).map(lambda x: tf.debugging.check_numerics(1.0 / tf.cast(x - 3, tf.float32), "three"))
+    with pytest.raises(tf.errors.OpError, match="three"):
+        list(broken.apply(service.distribute("distributed_epoch", address)))
+
+
+# ---- saving
+
+
+@pytest.mark.parametrize("job_name", [None, "saved"])
+def test_an_iterator_goes_on_exactly_where_it_was_saved(tf: Any, service: Any, clusters: list[str], tmp_path: Path, job_name: str | None) -> None:
+    """In the same order, where one consumer reads what is made in one place; those that share a job are promised the same elements."""
+
+    def made(address: str) -> Any:
+        numbers = tf.data.Dataset.range(500).map(lambda i: (i, tf.fill([100], i)))
+        read = numbers.apply(service.distribute("distributed_epoch", address, job_name=job_name))
+        return read.shuffle(30, seed=5).batch(7).prefetch(3)
+
+    def rest(iterator: Any) -> list[int]:
+        numbers = [int(i) for batch, _ in iterator for i in batch]
+        return numbers if job_name is None else sorted(numbers)
+
+    iterator = iter(made(clusters[0]))
+    for _ in range(20):
+        next(iterator)
+    saved = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "middle"))
+    wanted = rest(iterator)
+    assert len(set(wanted)) == 500 - 20 * 7
+    for address in (clusters[1], clusters[0]):
+        again = iter(made(address))
+        tf.train.Checkpoint(iterator=again).restore(saved).assert_consumed()
+        assert rest(again) == wanted
+
+
+def test_an_iterator_is_rolled_back_and_the_next_one_reads_the_next_epoch(tf: Any, service: Any, address: str, tmp_path: Path) -> None:
+    read = tf.data.Dataset.range(50).apply(service.distribute("distributed_epoch", address, job_name="rolled-back"))
+    iterator = iter(read)
+    checkpoint = tf.train.Checkpoint(iterator=iterator)
+    begin = checkpoint.write(str(tmp_path / "begin"))
+    assert [int(next(iterator)) for _ in range(10)] == list(range(10))
+    middle = checkpoint.write(str(tmp_path / "middle"))
+    for _ in range(2):
+        assert [int(i) for i in iterator] == list(range(10, 50))
+        end = checkpoint.write(str(tmp_path / "end"))
+        checkpoint.read(middle)
+    checkpoint.read(end)
+    assert list(iterator) == []
+    assert [int(i) for i in read] == list(range(50)), "of the next epoch"
+    again = iter(read)
+    tf.train.Checkpoint(iterator=again).read(begin)
+    assert int(next(again)) == 0
+
+
+def test_where_there_are_no_positions_saving_is_refused(tf: Any, service: Any, address: str, tmp_path: Path) -> None:
+    iterator = iter(tf.data.Dataset.range(5).apply(service.distribute("parallel_epochs", address)))
+    next(iterator)
+    with pytest.raises(tf.errors.OpError, match="replicated"):
+        tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "none"))
+
+
+def test_a_readers_state_is_after_what_tensorflow_took(tf: Any, service: Any, address: str) -> None:
+    """Rows come in runs; those that the op has not handed out are not in it."""
+    read, reader = service.read(penstock.Dataset.from_range(100), address, job_name="by-reader")
+    iterator = iter(read)
+    got = [int(next(iterator)) for _ in range(30)]
+    state = reader.state_dict()
+    reader.load_state_dict(state)
+    with pytest.raises(tf.errors.OpError, match="a state was loaded"):
+        next(iterator)
+    assert sorted(got + [int(i) for i in read]) == list(range(100))
+    reader.close()
+
+
+def test_a_dataset_over_a_reader_is_not_sent_to_workers(service: Any, address: str) -> None:
+    read, reader = service.read(penstock.Dataset.from_range(10), address)
+    with reader, pytest.raises(penstock.Invalid, match="over a reader of this process"):
+        read.apply(service.distribute("parallel_epochs", address))
+
+
+# ---- threads
+
+
+def test_who_waits_for_an_element_holds_no_python_and_is_cancelled_at_once(tf: Any, service: Any, address: str) -> None:
+    known = set(sys._current_frames())
+    options = tf.data.Options()
+    options.autotune.enabled = False  # its thread ends only when it looks
+    one = tf.data.Dataset.range(10**9).filter(lambda x: x < 1).apply(service.distribute("distributed_epoch", address))
+    iterator = iter(one.with_options(options).prefetch(1))
+    assert int(next(iterator)) == 0
+    assert set(sys._current_frames()) <= known, "TensorFlow's thread, which waits for the second, is not in Python"
+    begin = time.monotonic()
+    del iterator
+    assert time.monotonic() - begin < 1
+
+
+def test_a_program_without_the_op_ends_too() -> None:
+    environment = {**_binary.environment(), "PENSTOCK_TF_OP": "0"}
+    done = subprocess.run([sys.executable, "-c", EXITS], env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 7, done.stderr[-3000:]
+
+
+# ---- building
+
+
+def test_the_op_is_compiled_once_however_many_want_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from penstock._tf_op import build
+
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\necho called >> {tmp_path}/calls\nwhile [ "$1" != -o ]; do shift; done\necho library > "$2"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    with ThreadPoolExecutor(4) as pool:
+        paths = {future.result() for future in [pool.submit(build.library) for _ in range(4)]}
+    assert [Path(path).read_text() for path in paths] == ["library\n"]
+    assert (tmp_path / "calls").read_text() == "called\n"
+    assert sorted(file.suffix for file in (tmp_path / "cache" / "tf-op").iterdir()) == [".lock", ".so"], "and nothing is left of it"
+
+
+@pytest.mark.parametrize(("compiler", "said"), [("", "there is no g++"), ("false", "could not compile"), ("/no/such", "No such file")])
+def test_without_a_compiler_one_line_says_so_and_python_does_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, compiler: str, said: str
+) -> None:
+    from penstock import _tf_op
+
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", compiler)
+    if not compiler:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    with caplog.at_level(logging.WARNING, "penstock"):
+        assert _tf_op.library.__wrapped__() is None
+    lines = [record.getMessage() for record in caplog.records if "by way of Python" in record.getMessage()]
+    assert len(lines) == 1
+    assert said in lines[0]
