@@ -23,6 +23,8 @@ constexpr uint64_t kRangeGroups = 8;             // of a range of a serial lane
 constexpr uint64_t kRangeRows = 1024;            // where rows are taken one by one
 constexpr uint64_t kLeastRangeRows = 4;          // of rows that may be batches
 constexpr uint64_t kRangeBytes = 256 * kKiB;     // about, of rows that code makes
+constexpr uint64_t kLargeRangeBytes = 2 * kMiB;  // of few rows: a range costs a commit of the dispatcher, whatever is in it
+constexpr uint64_t kFewRows = 32;
 constexpr uint64_t kRaggedLength = 64;           // supposed, where rows of code differ
 constexpr uint64_t kOpenFileBytes = 160 * kKiB;  // a window of records, and of an inflater
 constexpr uint64_t kInflation = 4;               // bytes of rows for a byte of a file, about
@@ -59,7 +61,9 @@ uint64_t RangeOfCode(const Spec& spec) {
     for (const int64_t dimension : column.shape) values *= dimension == kRagged ? kRaggedLength : static_cast<uint64_t>(dimension);
     bytes += values;
   }
-  return std::clamp(kRangeBytes / std::max<uint64_t>(bytes, 1), kLeastRangeRows, kRangeRows);
+  bytes = std::max<uint64_t>(bytes, 1);
+  const uint64_t few = std::min(kLargeRangeBytes / bytes, kFewRows);
+  return std::clamp(std::max(kRangeBytes / bytes, few), kLeastRangeRows, kRangeRows);
 }
 
 Result<Layout> MakeLayout(const Graph& graph, const LaneTable& table) {
