@@ -277,6 +277,19 @@ def test_graphs_that_are_large_or_call_python_and_elements_of_every_kind_go_thro
         assert (got["text"], got["large"]) == (wanted["text"], wanted["large"])
 
 
+def test_optional_elements_come_with_their_value_or_without(tf: Any, service: Any, one_worker: str) -> None:
+    optional = tf.experimental.Optional
+
+    def even_only(x: Any) -> Any:
+        return x, tf.cond(x % 2 == 0, lambda: optional.from_value(x * 10), lambda: optional.empty(tf.TensorSpec((), tf.int64)))
+
+    dataset = tf.data.Dataset.range(6).map(even_only)
+    read = dataset.apply(service.distribute("distributed_epoch", one_worker))
+    assert read.element_spec == dataset.element_spec
+    got = [(int(x), int(value.get_value()) if value.has_value() else None) for x, value in read]
+    assert got == [(x, x * 10 if x % 2 == 0 else None) for x in range(6)]
+
+
 def test_a_distributed_dataset_can_be_distributed_again(tf: Any, service: Any, one_worker: str) -> None:
     inner = tf.data.Dataset.range(8).apply(service.distribute("distributed_epoch", one_worker))
     outer = inner.map(lambda x: x * 10).apply(service.distribute("distributed_epoch", one_worker))
@@ -297,6 +310,16 @@ def test_nothing_is_lost_when_workers_and_the_dispatcher_are_restarted(tf: Any, 
     worker.stop()
     got += [int(values[0]) for values in reader]
     assert sorted(got) == list(range(3000))
+
+
+def test_a_worker_that_comes_in_mid_job_reads_all_of_it_where_each_does(tf: Any, service: Any, cluster: Cluster) -> None:
+    cluster.start_worker()
+    dataset = tf.data.Dataset.range(2000).map(lambda x: tf.fill([5000], x))
+    reader = iter(dataset.apply(service.distribute("parallel_epochs", cluster.target)))
+    got = [int(next(reader)[0]) for _ in range(20)]
+    cluster.start_worker()
+    got += [int(values[0]) for values in reader]
+    assert sorted(got) == sorted(2 * list(range(2000)))
 
 
 def test_servers_may_come_after_the_program_that_reads(tf: Any, service: Any, cluster: Cluster) -> None:
@@ -320,7 +343,9 @@ from penstock import tf as service
 dispatcher = service.DispatchServer()
 worker = service.WorkerServer(service.WorkerConfig(dispatcher.target.split("://")[1]))
 print(dispatcher._server._process.pid, worker._server._process.pid)
-endless = tf.data.Dataset.range(10).repeat().apply(service.distribute("distributed_epoch", dispatcher.target)).prefetch(4)
+options = tf.data.Options()
+options.autotune.enabled = False  # its thread misses cancellations now and then, and sleeps on for seconds, with any dataset
+endless = tf.data.Dataset.range(10).repeat().apply(service.distribute("distributed_epoch", dispatcher.target)).prefetch(4).with_options(options)
 reader = iter(endless)
 next(reader)
 begin = time.monotonic()
