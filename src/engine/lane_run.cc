@@ -210,12 +210,15 @@ class Run final : public LaneRun {
     } else {
       columns_ = columns_.Slice(rows, columns_.rows() - rows);
     }
+    place_.reset();
     return Produced{std::move(*extent), info};
   }
 
   // Where the rows lie already, if they are all that do.
   Result<Extent> RoomFor(uint64_t rows, uint64_t bytes) {
     if (place_.has_value() && rows == place_rows_ && rows == columns_.rows()) return *std::exchange(place_, std::nullopt);
+    Result<Extent> room = request_.allocator->Allocate(bytes);
+    if (room.ok() || !place_.has_value()) return room;
     columns_.Own();
     place_.reset();
     return request_.allocator->Allocate(bytes);
