@@ -16,7 +16,7 @@ export CCACHE_NOHASHDIR := 1
 PYTHON_HERE := PYTHONPATH=$(CURDIR)/python $(CURDIR)/.venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-clang setup-slurm build tf-op demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench scale overhead
+.PHONY: help setup setup-clang setup-slurm setup-valgrind build tf-op demo test test-cpp test-sim test-python lint tsan fuzz sim-build sim chaos bench-setup bench scale instructions overhead
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,13 @@ scale: build ## a dispatcher under thousands: workers, consumers, jobs, connecti
 	@ninja -C build/release -j $(JOBS) --quiet penstock-load
 	@$(PYTHON_HERE) bench/scale.py
 	@$(PYTHON_HERE) bench/connections.py
+
+setup-valgrind:
+	@PENSTOCK_CACHE=$(CACHE) scripts/setup.sh valgrind
+
+instructions: build setup-valgrind ## of the hot loops for a row, by callgrind, beside those recorded [RECORD=1 writes them]
+	@ninja -C build/release -j $(JOBS) --quiet bench_hot_loops
+	@$(PYTHON_HERE) bench/instructions.py $(if $(RECORD),--record)
 
 overhead: build ## what guarantees cost an undisturbed run, in PAIRS=30 of runs with and without
 	@cmake --preset unguarded >/dev/null

@@ -3,6 +3,7 @@
 #   scripts/setup.sh         what build, test and demo need
 #   scripts/setup.sh clang   the tools of lint and fuzz as well
 #   scripts/setup.sh bench   the peers that benchmarks compare with as well, in an environment of their own: .venv-bench
+#   scripts/setup.sh valgrind   what make instructions counts with
 #   scripts/setup.sh slurm   the cluster that tests/test_slurm.py runs
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,6 +13,7 @@ packages=(g++ cmake ninja-build ccache flatbuffers-compiler
   libgtest-dev libgmock-dev libbenchmark-dev openssl python3-venv python3-dev)
 case "${1:-}" in
   clang) packages+=(clang clang-format clang-tidy libclang-rt-14-dev) ;;
+  valgrind) packages+=(valgrind) ;;
   slurm) packages+=(slurmctld slurmd slurm-client munge) ;;
 esac
 
