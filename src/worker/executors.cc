@@ -152,10 +152,9 @@ class JobExecutors::Executor {
 
 class JobExecutors::Lane final : public CodeLane {
  public:
+  // The executor has counted it.
   Lane(std::shared_ptr<const JobExecutors> host, std::shared_ptr<Executor> executor, CodeOpen open, uint64_t number)
-      : host_(std::move(host)), executor_(std::move(executor)), open_(std::move(open)), number_(number) {
-    ++executor_->lanes;
-  }
+      : host_(std::move(host)), executor_(std::move(executor)), open_(std::move(open)), number_(number) {}
   ~Lane() override {
     executor_->Close(number_);
     --executor_->lanes;
@@ -210,18 +209,23 @@ Result<std::unique_ptr<CodeLane>> JobExecutors::Open(const CodeOpen& open) {
   return std::unique_ptr<CodeLane>(std::move(lane));
 }
 
-// The one with fewest lanes; a new one where all have some and there may be more.
+// The one with fewest lanes; a new one where all have some and there may be more. The lane counts before anybody else chooses: two that are opened
+// at once would share a process, where one waits for what the other does.
 Result<std::shared_ptr<JobExecutors::Executor>> JobExecutors::Choose() {
   const std::lock_guard lock(mutex_);
   if (killed_) return Status(Code::kCancelled, "the worker is stopping");
   std::erase_if(executors_, [](const auto& executor) { return !executor->alive(); });
   const auto least = std::min_element(executors_.begin(), executors_.end(), [](const auto& a, const auto& b) { return a->lanes < b->lanes; });
-  if (least != executors_.end() && ((*least)->lanes == 0 || executors_.size() >= options_.processes)) return *least;
+  if (least != executors_.end() && ((*least)->lanes == 0 || executors_.size() >= options_.processes)) {
+    ++(*least)->lanes;
+    return *least;
+  }
   PENSTOCK_ASSIGN(auto process, ExecutorProcess::Start(options_));
   auto executor = std::make_shared<Executor>(std::move(process), table_);
   const auto answer = executor->Ask(Json{{"op", "plan"}}, kLoadWithin, plan_);
   if (!answer.ok()) return answer.status();
   executors_.push_back(executor);
+  ++executor->lanes;
   return executor;
 }
 
