@@ -258,6 +258,7 @@ class ClientCore {
   void KeepRingLanes(const std::vector<RingReader::Need>& needs);
   void PlaceRingLanes(const std::vector<RingReader::Need>& needs);
   void AskForGroups();
+  void TellWaits(const std::vector<RingReader::Need>& needs);
   void DeliverWhole();
   void GroupsTold(Lanes::iterator lane, const msg::Groups& groups);
   void GroupArrived(Lanes::iterator lane, const ShelfBlock& block);

@@ -118,6 +118,7 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   SetStream(at, worker, LaneStream{++options_.streams->last});
   lane.credit.outstanding = strict() ? 0 : CreditFor(lane, Committed());
   lane.urgent = loop_waits_ && (!strict() || lane.waited);
+  lane.told_waits = strict() && lane.urgent;
   Do(action::SendWorker{worker, lane.stream, OpenOf(at, strict() ? lane.arrived : ReplayFrom(lane), lane.credit.outstanding)});
 }
 

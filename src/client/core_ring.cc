@@ -99,8 +99,10 @@ std::string ClientCore::RingPositionText() const {
 void ClientCore::FollowRing() {
   if (!ring_) return;
   ring_->Walk();
-  for (const Handle handle : ring_->TakeDiscarded()) LetGo(handle);
   const bool has_all = ring_->popped() == ring_mark_.batches;
+  if (has_all) {  // not before: a tail of a batch that was dropped may lie in one that is on the shelf
+    for (const Handle handle : ring_->TakeDiscarded()) LetGo(handle);
+  }
   ring_->Want(counts_.held_bytes, options_.memory, has_all && released_bytes_ == 0);
   if (StarvesByItself(loop_waits_ && has_all && ring_->LacksRoom())) FailForHeld();
   if (!Reads()) return;
@@ -109,6 +111,7 @@ void ClientCore::FollowRing() {
   KeepRingLanes(needs);
   PlaceRingLanes(needs);
   AskForGroups();
+  TellWaits(needs);
 }
 
 void ClientCore::KeepRingLanes(const std::vector<RingReader::Need>& needs) {
@@ -159,6 +162,17 @@ void ClientCore::AskForGroups() {
   }
 }
 
+// A worker whose memory is full of what is ahead makes room for what is waited for. An open that is urgent has said so.
+void ClientCore::TellWaits(const std::vector<RingReader::Need>& needs) {
+  if (!loop_waits_) return;
+  for (const RingReader::Need& need : needs) {
+    if (!need.waited) continue;
+    Lane& lane = lanes_.at(RingLane(need.lane));
+    if (lane.state != LaneState::kOpen || std::exchange(lane.told_waits, true)) continue;
+    Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{.bytes = 0, .waits = true}});
+  }
+}
+
 void ClientCore::DeliverWhole() {
   while (auto batch = ring_->Pop()) {
     Do(action::ShelfWhole{std::move(*batch)});
@@ -176,6 +190,7 @@ void ClientCore::GroupsTold(Lanes::iterator at, const msg::Groups& groups) {
   const LaneId id = at->first.lane.lane;
   lane.attempts = 0;
   lane.tried.clear();
+  lane.told_waits = false;
   Moved(lane, true);
   for (const msg::Group& group : groups.groups) {
     if (Status told = ring_->Tell(id, group); !told.ok()) return RingTrouble(at, std::move(told));
@@ -188,6 +203,7 @@ void ClientCore::GroupsTold(Lanes::iterator at, const msg::Groups& groups) {
 
 void ClientCore::GroupArrived(Lanes::iterator at, const ShelfBlock& block) {
   at->second.wanted.erase(block.info.first);
+  at->second.told_waits = false;
   Moved(at->second, false);
   const Result<bool> kept = ring_->Arrived(at->first.lane.lane, block);
   if (!kept.ok() || !*kept) LetGo(block.handle);

@@ -289,6 +289,63 @@ TEST(ClientCoreStrict, ALaneThatTheLoopWaitsForIsOpenedAsSuchAlsoWhenPartOfTheBa
   EXPECT_TRUE(shell.OpenOf(1).open.urgent);
 }
 
+TEST(ClientCoreStrict, AWorkerHearsOnceAGroupThatTheLoopWaitsForItsLane) {
+  Layout layout;
+  layout.lanes = 1;
+  layout.batch = 4;
+  layout.mix = 2;
+  CoreShell shell(layout);
+  shell.adjust_join = [](msg::Joined& joined) {
+    joined.mode = Mode::kStrict;
+    joined.consumers = 1;
+    joined.places = 1;
+  };
+  shell.Join({WorkerAt(1)});
+  shell.Answer(shell.Reply({}));
+  EXPECT_EQ(shell.waits, 0);
+  EXPECT_EQ(shell.NextRows(), 0u);  // the loop waits
+  EXPECT_EQ(shell.waits, 1);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  EXPECT_EQ(shell.waits, 1);
+  shell.Do(event::LaneSays{shell.OpenOf(0).stream, msg::Groups{.groups = {{{0, 0}, {2, 0}, 2, 200}}}});
+  EXPECT_EQ(shell.waits, 2) << "one group of a batch of two";
+}
+
+TEST(ClientCoreStrict, ATailOfABatchThatIsDroppedStaysForTheEarlierBatchThatLiesInItToo) {
+  Layout layout;
+  layout.lanes = 5;
+  layout.batch = 3;
+  CoreShell shell(layout);
+  shell.adjust_join = [](msg::Joined& joined) {
+    joined.mode = Mode::kStrict;
+    joined.consumers = 3;
+    joined.index = 1;
+    joined.places = 1;
+    joined.even = Even::kDrop;
+  };
+  shell.Join({WorkerAt(1)});
+  shell.Answer(shell.Reply({}));
+  const auto tell = [&shell](uint32_t lane, Seq rows, bool ended) {
+    msg::Groups groups{.groups = {}, .ended = ended};
+    for (Seq at = 0; at < rows; at += 3) groups.groups.push_back({{at, 0}, {std::min(at + 3, rows), 0}, std::min<Seq>(3, rows - at), 300});
+    shell.Do(event::LaneSays{shell.OpenOf(lane).stream, groups});
+  };
+  // The second of three: batch 1 is lane 0 and a row of lane 1, batch 4 the other row and lane 3.
+  tell(0, 2, true);
+  tell(1, 2, true);
+  tell(2, 6, true);
+  tell(3, 2, true);
+  tell(4, 3, false);
+  shell.Block(shell.OpenOf(0).stream, 0, 2, 300);
+  const Handle shared = shell.Block(shell.OpenOf(1).stream, 0, 2, 300);
+  shell.Block(shell.OpenOf(3).stream, 0, 2, 300);
+  shell.Do(event::LaneSays{shell.OpenOf(4).stream, msg::Groups{.groups = {}, .ended = true}});  // nobody has a batch 5: 4 is dropped
+  EXPECT_FALSE(shell.released.contains(shared));
+  EXPECT_EQ(shell.NextRows(), 3u);
+  EXPECT_TRUE(shell.released.contains(shared));
+  EXPECT_TRUE(std::holds_alternative<Shelf::EpochEnd>(shell.Next()));
+}
+
 // One lane in groups of 600 bytes, memory for one, and a loop that holds its batch while it waits for the next.
 struct StrictMemoryTest : ::testing::Test {
   static Layout Groups() {

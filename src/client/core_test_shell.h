@@ -154,6 +154,7 @@ class CoreShell {
   std::vector<Opened> opens;
   std::set<LaneStream> closed;
   std::map<LaneStream, uint64_t> credit;  // given after the open
+  int waits = 0;                          // how often a worker was told that the loop does
   std::map<LaneStream, msg::Take> takes;  // all that was wanted, and the newest mark
   std::vector<WorkerId> connects;
   std::vector<Status> failures;
@@ -220,7 +221,10 @@ class CoreShell {
 
   void ToWorker(const action::SendWorker& send) {
     if (const auto* open = std::get_if<msg::Open>(&send.message)) opens.push_back({send.worker, send.stream, *open});
-    if (const auto* more = std::get_if<msg::Credit>(&send.message)) credit[send.stream] += more->bytes;
+    if (const auto* more = std::get_if<msg::Credit>(&send.message)) {
+      credit[send.stream] += more->bytes;
+      waits += more->waits ? 1 : 0;
+    }
     if (const auto* take = std::get_if<msg::Take>(&send.message)) {
       takes[send.stream].want.insert(takes[send.stream].want.end(), take->want.begin(), take->want.end());
       takes[send.stream].passed = take->passed;

@@ -62,7 +62,7 @@ class RingReader {
   bool at_end() const { return settled_ && own_.empty(); }
   // Rows dropped by rule at the epoch's end that were this consumer's to count.
   uint64_t dropped_rows() const { return dropped_rows_; }
-  // Blocks of a batch that the epoch's end dropped.
+  // Blocks of a batch that the epoch's end dropped. Batches that were popped may lie in them, too.
   std::vector<Handle> TakeDiscarded() { return std::exchange(discarded_, {}); }
   // Leaves the epoch: all blocks that were kept and not popped.
   std::vector<Handle> LetGo();

@@ -158,6 +158,7 @@ void WorkerCore::State::OnCredit(SessionId session_id, StreamId stream, const ms
   SawReading(lane.consumer(), false);
   lane.waits = lane.waits || credit.waits;
   if (credit.waits) StartsReading(lane.consumer());
+  if (lane.open.by_group) return WorkGroups(SharedKeyOf(lane));
   if (credit.waits && lane.phase == OpenLane::Phase::kRange) runs_moved_ = true;  // the run that it waits for is to hurry
   Flush(lane);
   if (OpenLane* still = Find(no)) Work(*still);
@@ -334,7 +335,7 @@ void WorkerCore::State::Handle(const TimerFired&) {
   for (const TaskId task : expired) StopRun(task);
   ForgetIdleConsumers();
   NoticeSleepers();
-  CloseLaggards();
+  MakeRoomForGroups();
   std::vector<LaneNo> retry;
   std::set<SharedKey> retry_groups;
   for (auto& [task, run] : runs_) {

@@ -13,6 +13,9 @@
 // Sending. A block goes out if the lane's credit covers it. Where it does not, the consumer is told once how large the block is (Groups, of one):
 // it alone knows whether it has room.
 //
+// Groups (strict). A run of a lane that several follow keeps what it made until it is asked for, or passed by all. Where a loop waits for the next
+// and there is no room, what nobody has asked for is let go, and made again for who asks: the group that is waited for always has its reserve.
+//
 // Ranges. The run of a lane that reached the end of a range is parked, and goes on with the open whose cursor it stands at. An open that a run
 // of its lane has yet to reach waits for it. When its loop waits too, the range before it is made ahead to its end, whether that one's loop reads
 // or not; and where there is no room for it, and the run has not moved for half a second, the open gets a run of its own.
@@ -35,6 +38,7 @@ struct CoreOptions {
   uint64_t block_target = kBlockTarget;
   Duration range_patience = std::chrono::milliseconds(500);  // for a run to reach the range that is asked for
   Duration room_patience = std::chrono::seconds(1);          // for lanes to give way
+  Duration group_patience = std::chrono::milliseconds(100);  // for groups that are kept to be asked for, where a later one is waited for
   Duration park_for = std::chrono::seconds(5);
   Duration asleep_after = std::chrono::seconds(10);  // a loop that holds blocks and lets go of none
 };

@@ -41,7 +41,6 @@ void WorkerCore::State::AdmitFollower(OpenLane& lane) {
     StartGroups(shared, lane, Reach(shared, lane.told));
   }
   lane.reserve = ReserveOf(job);
-  lane.took_at = now_;
   shared.followers.insert(lane.no);
   OpenLoan(lane);
   Enter(lane, OpenLane::Phase::kReading);
@@ -53,8 +52,7 @@ void WorkerCore::State::AdmitFollower(OpenLane& lane) {
 void WorkerCore::State::OnTake(OpenLane& lane, const msg::Take& take) {
   lane.want.insert(take.want.begin(), take.want.end());
   lane.passed = std::max(lane.passed, take.passed);
-  if (lane.passed > lane.open.range.from) lane.open.urgent = false;  // it went on: what it waited for was another's
-  lane.took_at = now_;
+  if (lane.passed > lane.open.range.from && lane.want.empty()) lane.open.urgent = false;  // it went on: what it waited for was another's
   if (lane.want.size() > kMostWants) return Fail(lane, Status(Code::kInvalid, "more groups were asked for than a lane may have outstanding"));
   if (lane.phase != OpenLane::Phase::kReading) return;
   const SharedKey key = SharedKeyOf(lane);
@@ -76,7 +74,7 @@ void WorkerCore::State::TellGroups(const SharedLane& shared, OpenLane& lane) {
   }
   groups.ended = shared.end == lane.told && !std::exchange(lane.end_told, shared.end == lane.told);
   if (groups.groups.empty() && !groups.ended) return;
-  if (groups.ended) lane.open.urgent = false;
+  lane.open.urgent = lane.waits = false;  // it will say so again if this was not enough
   Do(SendToConsumer{lane.session, lane.stream, std::move(groups)});
 }
 
@@ -91,9 +89,11 @@ void WorkerCore::State::SendWanted(SharedLane& shared, OpenLane& lane) {
     const KeptGroup group = at->second;
     rows_ += group.block.info.rows;
     bytes_ += group.block.info.bytes;
-    lane.open.urgent = false;
-    if (group.block.info.rows < jobs_.at(lane.open.job).group_rows) {
-      Do(SendCopy{lane.session, lane.stream, group.block.handle});  // a tail may be cut between several: it stays until all have passed it
+    lane.open.urgent = lane.waits = false;
+    // A tail may be cut between several, and the last batch be given to several (pad): it stays until all have it.
+    const bool tail = group.block.info.rows < jobs_.at(lane.open.job).group_rows;
+    if (tail || AnotherWants(shared, lane, at->first)) {
+      Do(SendCopy{lane.session, lane.stream, group.block.handle});
       continue;
     }
     const bool lent = Lend(lane, GroupsOf(group.made_by), group.block.charge);
@@ -105,6 +105,11 @@ void WorkerCore::State::SendWanted(SharedLane& shared, OpenLane& lane) {
   }
 }
 
+bool WorkerCore::State::AnotherWants(const SharedLane& shared, const OpenLane& lane, Cursor group) const {
+  return std::any_of(shared.followers.begin(), shared.followers.end(),
+                     [&](LaneNo no) { return no != lane.no && lanes_.at(no).want.contains(group); });
+}
+
 // What no follower will ask for.
 void WorkerCore::State::DropPassed(SharedLane& shared) {
   for (auto at = shared.kept.begin(); at != shared.kept.end();) {
@@ -112,16 +117,16 @@ void WorkerCore::State::DropPassed(SharedLane& shared) {
       const OpenLane& lane = lanes_.at(no);
       return at->first >= lane.passed || lane.want.contains(at->first);
     });
-    if (wanted) {
-      ++at;
-      continue;
-    }
-    Do(ReleaseBlock{at->second.block.handle});
-    budget_.Give(GroupsOf(at->second.made_by), at->second.block.charge);
-    --ready_blocks_;
-    room_freed_ = true;
-    at = shared.kept.erase(at);
+    at = wanted ? std::next(at) : LetGo(shared, at);
   }
+}
+
+std::map<Cursor, KeptGroup>::iterator WorkerCore::State::LetGo(SharedLane& shared, std::map<Cursor, KeptGroup>::iterator at) {
+  Do(ReleaseBlock{at->second.block.handle});
+  budget_.Give(GroupsOf(at->second.made_by), at->second.block.charge);
+  --ready_blocks_;
+  room_freed_ = true;
+  return shared.kept.erase(at);
 }
 
 void WorkerCore::State::LeaveShared(const OpenLane& lane) {
@@ -193,8 +198,9 @@ void WorkerCore::State::StepGroups(Run& run) {
   if (empty && bytes + job.state_bytes > budget_.capacity()) return FailGroups(*run.groups, TooLarge(run, bytes, job.state_bytes));
   if (!budget_.Take(holder, bytes, empty ? Budget::Need::kMust : Budget::Need::kAhead)) {
     if (empty) room_freed_ = true;  // Settle makes room for who cannot go on
+    if (!IsWaitedFor(run)) return;
     if (run.blocked_at == TimePoint{}) run.blocked_at = now_;
-    return WakeAt(run.blocked_at + options_.room_patience);
+    return WakeAt(run.blocked_at + options_.group_patience);
   }
   run.blocked_at = {};
   StepGroup(run, bytes);
@@ -271,30 +277,41 @@ void WorkerCore::State::FailGroups(const SharedKey& key, const Status& error) {
   }
 }
 
-// A follower that stands still keeps the others from groups that there is no room for: it opens the lane again when it needs it.
-void WorkerCore::State::CloseLaggards() {
-  std::vector<LaneNo> laggards;
+bool WorkerCore::State::IsWaitedFor(const Run& run) const {
+  const SharedLane& shared = shared_.at(*run.groups);
+  return std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) {
+    const OpenLane& lane = lanes_.at(no);
+    return (lane.waits || lane.open.urgent) && lane.told >= run.cursor;
+  });
+}
+
+// Followers were told of it: who asks for it opens the lane again there.
+void WorkerCore::State::LetGoOfUnasked(SharedLane& shared) {
+  for (auto at = shared.kept.begin(); at != shared.kept.end();) {
+    const bool asked =
+        std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) { return lanes_.at(no).want.contains(at->first); });
+    at = asked ? std::next(at) : LetGo(shared, at);
+  }
+}
+
+// A run may always make the group that is waited for: nobody goes on without it, and so nobody asks for those that fill the memory.
+void WorkerCore::State::MakeRoomForGroups() {
+  std::vector<TaskId> waited;
   for (auto& [task, run] : runs_) {
     if (!run.groups || run.blocked_at == TimePoint{}) continue;
-    if (run.blocked_at + options_.room_patience > now_) {
-      WakeAt(run.blocked_at + options_.room_patience);
-      continue;
-    }
-    run.blocked_at = now_;
-    WakeAt(now_ + options_.room_patience);
-    const SharedLane& shared = shared_.at(*run.groups);
-    const bool starved = std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) {
-      const OpenLane& lane = lanes_.at(no);
-      return lane.told == run.cursor && lane.passed >= lane.told;
-    });
-    for (const LaneNo no : shared.followers) {
-      const OpenLane& lane = lanes_.at(no);
-      if (starved && lane.passed < lane.told && lane.took_at + options_.room_patience <= now_) laggards.push_back(no);
-    }
+    const bool due = run.blocked_at + options_.group_patience <= now_;
+    if (due && IsWaitedFor(run)) waited.push_back(task);
+    if (due) run.blocked_at = {};
+    if (!due) WakeAt(run.blocked_at + options_.group_patience);
   }
-  for (const LaneNo no : laggards) {
-    if (OpenLane* lane = Find(no))
-      Refuse(*lane, Status(Code::kBusy, "others wait for groups that there is no room for; open the lane again when it is needed"));
+  for (const TaskId task : waited) {
+    const auto run = runs_.find(task);
+    if (run == runs_.end() || !run->second.groups) continue;
+    const bool fits_reserve = run->second.wants <= ReserveOf(jobs_.at(run->second.job));
+    for (auto& [key, shared] : shared_) {
+      if (!fits_reserve || key == *run->second.groups) LetGoOfUnasked(shared);
+    }
+    StepGroups(run->second);
   }
 }
 

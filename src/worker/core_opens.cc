@@ -169,15 +169,15 @@ void WorkerCore::State::WaitForRoom(OpenLane& lane, uint64_t bytes) {
     Enter(lane, OpenLane::Phase::kRoom);
     WakeAt(now_ + options_.room_patience);
   }
-  if (*wait_room_.begin() == lane.no) MakeRoom(bytes, lane.no, lane.open.urgent);
+  if (*wait_room_.begin() == lane.no) MakeRoom(bytes, &lane, lane.open.urgent ? Pressing::kWaitedFor : Pressing::kOnly);
 }
 
 // Lanes opened ahead give way. Where the last step of one is still out its room comes later: then nobody else is asked before that.
-void WorkerCore::State::MakeRoom(uint64_t bytes, LaneNo keep, bool waited_for) {
+void WorkerCore::State::MakeRoom(uint64_t bytes, const OpenLane* whose, Pressing pressing) {
   while (!budget_.Fits(bytes)) {
     if (DropOldestParked()) continue;
     if (abandoned_ > 0) return;
-    OpenLane* victim = NextToGiveWay(keep, waited_for);
+    OpenLane* victim = NextToGiveWay(whose, pressing);
     if (victim == nullptr) return;
     Refuse(*victim, Status(Code::kBusy, "gave way to a lane that another consumer waits for; open it elsewhere or later"));
   }
@@ -193,16 +193,20 @@ bool WorkerCore::State::DropOldestParked() {
   return true;
 }
 
-// Of a consumer that does not read first, then of the one with most lanes, the newest. Nobody loses its only lane but who does not read, and
-// that only to somebody who waits.
-OpenLane* WorkerCore::State::NextToGiveWay(LaneNo keep, bool waited_for) {
+// One that is not waited for first; then of a consumer that does not read, of the one with most lanes, the newest. Nobody loses its only lane but
+// who does not read, or follows it group by group and waits for another; and one that is waited for only to a step that nothing else makes room for.
+OpenLane* WorkerCore::State::NextToGiveWay(const OpenLane* whose, Pressing pressing) {
   OpenLane* best = nullptr;
-  std::pair<bool, uint32_t> best_rank{};
+  std::tuple<bool, bool, uint32_t> best_rank{};
   for (auto& [no, lane] : lanes_) {
-    if (no == keep || lane.phase != OpenLane::Phase::kReading || lane.open.urgent) continue;
+    const bool by_group = lane.open.by_group;
+    const bool same = whose != nullptr && (no == whose->no || (by_group && whose->open.by_group && SharedKeyOf(lane) == SharedKeyOf(*whose)));
+    if (same || lane.phase != OpenLane::Phase::kReading) continue;
+    const bool waited_for = lane.open.urgent || (by_group && lane.waits);
+    if (waited_for && !(by_group && pressing == Pressing::kStep)) continue;
     const Consumer& consumer = consumers_.at(lane.consumer());
-    if (consumer.lanes < 2 && !(waited_for && !consumer.reads)) continue;
-    const std::pair<bool, uint32_t> rank{!consumer.reads, consumer.lanes};
+    if (consumer.lanes < 2 && (pressing == Pressing::kOnly || (consumer.reads && !by_group))) continue;
+    const std::tuple<bool, bool, uint32_t> rank{!waited_for, !consumer.reads, consumer.lanes};
     if (best != nullptr && rank < best_rank) continue;
     best = &lane;
     best_rank = rank;

@@ -273,8 +273,15 @@ void WorkerCore::State::ServeLine() {
   }
   const uint64_t lacking = budget_.ShortOf();
   if (lacking == 0) return;
-  const HolderId first = *budget_.FirstMust();
-  MakeRoom(lacking + budget_.capacity() - budget_.committed(), IsOfGroups(first) ? LaneNo{} : LaneNo{Raw(first) / 4}, true);
+  MakeRoom(lacking + budget_.capacity() - budget_.committed(), WhoseStep(*budget_.FirstMust()), Pressing::kStep);
+}
+
+// The lane that a step is for; of one by group, that of any follower.
+const OpenLane* WorkerCore::State::WhoseStep(HolderId holder) {
+  if (!IsOfGroups(holder)) return Find(LaneNo{Raw(holder) / 4});
+  const Run& run = runs_.at(TaskId{Raw(holder) / 4});
+  const std::set<LaneNo>& followers = shared_.at(*run.groups).followers;
+  return followers.empty() ? nullptr : Find(*followers.begin());
 }
 
 }  // namespace penstock::worker

@@ -49,7 +49,7 @@ struct OpenLane {
   TaskId task{};            // kReading
   uint64_t credit = 0;      // bytes that may be sent
   uint64_t uncredited = 0;  // sent, and no credit came back
-  bool waits = false;       // its loop said so, and no block was sent since
+  bool waits = false;       // its loop said so, and no block was sent since; by group: and none was told of
   bool hurried = false;     // its range is made to the end without waiting for its consumer: another waits for what comes after
   uint64_t rows = 0;        // sent
   uint64_t reserve = 0;     // of a block, when it began to read
@@ -60,7 +60,6 @@ struct OpenLane {
   bool end_told = false;    // and the end
   Cursor passed{};          // what is before it, and not in `want`, is not wanted
   std::set<Cursor> want{};  // to send, once they are there
-  TimePoint took_at{};      // when it last said what it takes
 
   ConsumerKey consumer() const { return {session, open.consumer}; }
   bool ranged() const { return open.range.to != kLaneEnd; }
@@ -91,7 +90,7 @@ struct Run {
   TimePoint moved{};
   TimePoint retry_at{};               // after waiting for input
   std::optional<SharedKey> groups{};  // for whom, where lanes are by group
-  TimePoint blocked_at{};             // since when it waits for room to read ahead
+  TimePoint blocked_at{};             // since when a loop waits for it, and it for room
 
   bool wanted() const { return lane != LaneNo{} || groups.has_value(); }
   bool parked() const { return !wanted() && !stepping; }
@@ -187,9 +186,11 @@ class WorkerCore::State {
   void Begin(OpenLane& lane, Run* parked);
   bool IsNeeded(const OpenLane& lane) const;
   void WaitForRoom(OpenLane& lane, uint64_t bytes);
-  void MakeRoom(uint64_t bytes, LaneNo keep, bool waited_for);
+  // For a lane that its consumer has no other but; one that a loop waits for; a step that cannot be made otherwise.
+  enum class Pressing : uint8_t { kOnly, kWaitedFor, kStep };
+  void MakeRoom(uint64_t bytes, const OpenLane* whose, Pressing pressing);
   bool DropOldestParked();
-  OpenLane* NextToGiveWay(LaneNo keep, bool waited_for);
+  OpenLane* NextToGiveWay(const OpenLane* whose, Pressing pressing);
   void AdmitAll(const std::set<LaneNo>& waiting);
   void Enter(OpenLane& lane, OpenLane::Phase phase);
   void Refuse(OpenLane& lane, Status why);
@@ -221,6 +222,7 @@ class WorkerCore::State {
   void StopRun(TaskId task);
   void Discard(OpenLane& lane);
   void ServeLine();
+  const OpenLane* WhoseStep(HolderId holder);
 
   // core_groups.cc: lanes by group
   static SharedKey SharedKeyOf(const OpenLane& lane) { return {lane.open.job, lane.open.generation, lane.open.range.lane}; }
@@ -230,7 +232,9 @@ class WorkerCore::State {
   void OnTake(OpenLane& lane, const msg::Take& take);
   void TellGroups(const SharedLane& shared, OpenLane& lane);
   void SendWanted(SharedLane& shared, OpenLane& lane);
+  bool AnotherWants(const SharedLane& shared, const OpenLane& lane, Cursor group) const;
   void DropPassed(SharedLane& shared);
+  std::map<Cursor, KeptGroup>::iterator LetGo(SharedLane& shared, std::map<Cursor, KeptGroup>::iterator at);
   void LeaveShared(const OpenLane& lane);
   void StartGroups(SharedLane& shared, const OpenLane& lane, Cursor from);
   bool IsNeeded(const SharedLane& shared, const Run& run) const;
@@ -241,7 +245,9 @@ class WorkerCore::State {
   void OnGroup(Run& run, const BlockToken& block);
   void EndGroups(TaskId task);
   void FailGroups(const SharedKey& key, const Status& error);
-  void CloseLaggards();
+  bool IsWaitedFor(const Run& run) const;
+  void LetGoOfUnasked(SharedLane& shared);
+  void MakeRoomForGroups();
 
   void OpenLoan(const OpenLane& lane);
   void Charge(const ConsumerKey& consumer, uint64_t more, uint64_t less);

@@ -102,6 +102,8 @@ class TestShell {
     for (const Seq seq : want) take.want.push_back({seq, 0});
     Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, take});
   }
+  // Its loop waits for what the stream says next.
+  void Wait(uint64_t session, uint32_t stream) { Tell(ConsumerSaid{SessionId{session}, StreamId{stream}, msg::Credit{.bytes = 0, .waits = true}}); }
   void Join(uint64_t session) { Tell(SessionOpened{SessionId{session}, true}); }
   // The consumer lets go of its oldest block on the stream.
   bool ReadOne(uint64_t session, uint32_t stream) {
