@@ -238,7 +238,7 @@ class Dataset:
         epochs: how often the dataset is read; None: as often as it is iterated.
         even: whether all consumers end an epoch at the same step. "drop": yes, and fewer batches than there are consumers are dropped and
             counted; "pad": yes, and fewer than that come twice; "uneven": no, every row is delivered; "auto": "drop" where several consumers
-            are declared.
+            are declared, and wait for one that died (`on_death`).
         memory: of blocks that this reader holds at most.
         timeout: seconds without progress after which `Stalled` says what is waited for; the service is waited for as long, and not longer than 30.
         on_restart: an earlier start of this consumer has received rows, and no state is loaded: "error", "continue" (after what it asked for

@@ -75,6 +75,21 @@ TEST(ClientCore, ABrokenWorkersLaneGoesOnElsewhereFromItsNewestBlock) {
   EXPECT_EQ(shell.NextRows(), 2u);  // what had come is still good
 }
 
+TEST(ClientCore, ALaneWhoseOnlyWorkerIsGoneIsNotTakenForReadToItsEnd) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  const auto first = shell.OpenOf(0);
+  shell.Block(first.stream, 0, 4);
+  shell.Do(event::WorkerDown{first.worker, Status(Code::kUnavailable, "killed")});
+  EXPECT_EQ(shell.NextRows(), 2u);
+  shell.Answer(shell.Reply({GrantOf(0)}));
+  shell.Pass(std::chrono::seconds(2));
+  ASSERT_EQ(shell.beats.back().holds.size(), 1u);
+  EXPECT_EQ(shell.beats.back().holds[0].ready_rows, 2u);
+  EXPECT_FALSE(shell.beats.back().holds[0].ended);
+}
+
 TEST(ClientCore, ADrainingWorkersLanesMoveWithoutAnError) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1), WorkerAt(2)});

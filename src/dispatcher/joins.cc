@@ -56,6 +56,12 @@ Status DispatcherCore::Impl::CheckJoin(const msg::Join& join) const {
     return Status(Code::kInvalid,
                   "mode strict deals batches to consumers by their index: declare their number and this one's index, or use mode shared");
   }
+  const bool even = join.even == Even::kDrop || join.even == Even::kPad;
+  if (even && join.mode == Mode::kShared && join.on_death == OnDeath::kRedeliver) {
+    return Status(Code::kInvalid, std::string("even=") + (join.even == Even::kPad ? "pad" : "drop") +
+                                      " ends all consumers at one step, and on_death=redeliver lets them go on without one, which then comes back to "
+                                      "another step than theirs: use on_death=hold, or even=uneven");
+  }
   if (!datasets_.contains(join.dataset)) {
     return Status(Code::kNotFound, "no dataset " + join.dataset + " is registered here: register it first");
   }

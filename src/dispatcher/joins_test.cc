@@ -83,6 +83,18 @@ TEST(Join, EvenIsRefusedWhereThereAreNoBatchesToCount) {
   EXPECT_THAT(ErrorOf(h.Join(join, LayoutOf(1, 0))).message(), HasSubstr("even=pad, which counts batches, and its plan has none"));
 }
 
+TEST(Join, EvenIsRefusedWhereTheOthersGoOnWithoutADeadOne) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.consumers = 2;
+  join.on_death = OnDeath::kRedeliver;
+  EXPECT_EQ(h.JoinOk(join, LayoutOf(1)).even, Even::kUneven) << "unless it was not asked for";
+  join.job_name = "other";
+  join.even = Even::kDrop;
+  EXPECT_THAT(ErrorOf(h.Join(join, LayoutOf(1))).message(), HasSubstr("use on_death=hold, or even=uneven"));
+}
+
 TEST(Join, AnIndexBeyondTheDeclaredConsumersIsInvalid) {
   CoreHarness h;
   msg::Join join = h.JoinOf(1);

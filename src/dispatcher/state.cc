@@ -16,7 +16,7 @@ EpochShape Job::shape() const {
 Even Job::evens() const {
   if (even != Even::kAuto) return even;
   const bool counts = mode == Mode::kStrict || (mode == Mode::kShared && inputs.layout.batch > 0);
-  return counts && consumers > 1 ? Even::kDrop : Even::kUneven;
+  return counts && consumers > 1 && holds() ? Even::kDrop : Even::kUneven;  // who goes on without a dead one has no common step
 }
 
 bool Job::holds() const {
