@@ -52,8 +52,8 @@ test-cpp: setup ## the C++ tests, with ASan and UBSan
 test-python: build tf-op setup-slurm ## the Python tests, with real processes
 	@$(PYTHON_HERE) -m pytest
 
-test-sim: sim-build ## the simulator: 2,000 seeds find nothing, and each bug that is planted
-	@build/release/bin/penstock-sim --seeds 2000
+test-sim: sim-build ## the simulator: 3,000 seeds find nothing, and each bug that is planted
+	@build/release/bin/penstock-sim --seeds 3000
 	@build/release/bin/penstock-sim --seeds 2000 --prove
 
 lint: setup-clang ## clang-format, ruff, mypy; clang-tidy on what changed

@@ -129,10 +129,10 @@ Scenario Scenario::FromSeed(uint64_t seed) {
   }
   const size_t jobs = !run.large && random.Percent(15) ? 2 : 1;
   for (size_t i = 0; i < jobs; ++i) run.jobs.push_back(DrawJob(random, run, i));
-  // Room for a few lanes a worker at least: all that is asked for can be served, if slowly.
+  // Room for a few groups at least: all that is asked for can be served, if slowly.
   uint64_t group_bytes = 0;
   for (const JobScenario& job : run.jobs) group_bytes = std::max(group_bytes, job.row_bytes * (job.layout.group_rows() + 3));
-  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(16, 40) : random.Between(64, 256));
+  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(4, 40) : random.Between(64, 256));
   return run;
 }
 

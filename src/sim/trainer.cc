@@ -86,10 +86,11 @@ void Trainer::RankStartsAgain(ConsumerNode& rank, Duration after) {
 
 // ---- checkpoints
 
+// What one that has left had goes into every position, whatever its step.
 std::vector<ConsumerId> Trainer::Alive() const {
   std::vector<ConsumerId> alive;
   for (const auto& rank : ranks_) {
-    if (rank->up()) alive.push_back(rank->id());
+    if (rank->up() && !rank->ended()) alive.push_back(rank->id());
   }
   return alive;
 }

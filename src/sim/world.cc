@@ -31,6 +31,7 @@ void Node::Fall() {
 }
 
 void Node::After(Duration delay, std::function<void()> fn) {
+  if (!up_) return;  // it went down in the middle of what wanted this
   // Rounded up: a timer never fires before its time.
   const Duration passes = rate_ == kMillion ? delay : delay * kMillion / rate_ + Duration{1};
   world_.At(world_.now() + passes, [this, life = life_, fn = std::move(fn)]() mutable {
