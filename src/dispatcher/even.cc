@@ -130,14 +130,21 @@ class Evener {
     return true;
   }
 
-  // One that has nothing more to come takes from the one that can go furthest: of a lane that goes on, or of batches that are ready.
+  // One that has nothing more to come takes from the one that can go furthest, or the next that has something to give: a lane that goes on may be
+  // with another, whose memory is full and who waits for the limit.
   void MoveToPoorest() {
     Consumer& poorest = *members_.front();
-    Consumer& richest = *members_.back();
+    if (state_.LiveHeld(poorest.id) > 0) return;
+    for (auto richer = members_.rbegin(); richer != members_.rend(); ++richer) {
+      if (MoveFrom(**richer, poorest)) return;
+    }
+  }
+
+  // Of a lane that goes on, or of batches that are ready. False: nothing that it has would make them more alike.
+  bool MoveFrom(Consumer& richest, const Consumer& poorest) {
     const uint64_t ahead = MarkOf(richest) - MarkOf(poorest);
-    if (ahead < 2 || state_.LiveHeld(poorest.id) > 0) return;
     EpochState::Holder* holder = state_.Find(richest.id);
-    if (holder == nullptr) return;
+    if (ahead < 2 || holder == nullptr) return false;
     Held* best = nullptr;
     Held* halved = nullptr;
     uint64_t best_left = ahead;
@@ -157,11 +164,12 @@ class Evener {
       best_left = left;
       in_pieces = dealt;
     }
-    if (best == nullptr && halved == nullptr) return;
+    if (best == nullptr && halved == nullptr) return false;
     const uint64_t seqs = best != nullptr ? SeqsLeft(*best) : SeqsLeft(*halved) / 2;
     if (!in_pieces) job_.deals[state_.epoch()] = {.to = poorest.id, .rows = seqs, .from = richest.id};
     (best != nullptr ? best : halved)->revoked = true;
     richest.news = true;
+    return true;
   }
 
   static uint64_t SeqsLeft(const Held& held) { return held.to - std::min(held.to, std::max(held.from, held.asked).seq); }

@@ -12,11 +12,11 @@ using testing::HasSubstr;
 // Two declared consumers, two lanes, batches of 4 rows.
 class EvenTest : public testing::Test {
  protected:
-  void Start(Even even = Even::kAuto, uint32_t lanes = 2) {
+  void Start(Even even = Even::kAuto, uint32_t lanes = 2, uint32_t consumers = 2) {
     h.AddWorker(1);
-    for (uint32_t i = 0; i < 2; ++i) {
+    for (uint32_t i = 0; i < consumers; ++i) {
       msg::Join join = h.JoinOf(1 + i);
-      join.consumers = 2;
+      join.consumers = consumers;
       join.index = i;
       join.even = even;
       readers.emplace_back(h.JoinOk(join, LayoutOf(lanes)));
@@ -107,6 +107,18 @@ TEST_F(EvenTest, TheOneThatIsAheadGivesOfItsReadyBatches) {
   Ended(readers[1], 1, {24, 8});
   EXPECT_EQ(readers[1].reply.steps, msg::kNoLimit);
   ASSERT_EQ(readers[1].reply.revoke.size(), 1u) << "6 batches would leave it with 2 and the other with 6; 2 leave 6 and 2: either evens out by 4";
+}
+
+TEST_F(EvenTest, WhereTheOneThatIsFurthestHasNothingToGiveTheNextDoes) {
+  Start(Even::kAuto, 3, 3);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 0, {0});
+  Ended(readers[2], 0, {16});
+  ASSERT_EQ(readers[1].reply.grants.size(), 1u);
+  const msg::Grant grant = readers[1].reply.grants[0];
+  readers[1].beat.holds = {{grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, true, 12}};
+  readers[1].beat.ready_batches = 3;
+  EXPECT_EQ(readers[1].Say(h).revoke.size(), 1u) << "all four batches of the third would only change who has none";
 }
 
 TEST_F(EvenTest, OneLongLaneIsDealtSoThatBothComeAsFar) {
