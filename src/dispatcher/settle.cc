@@ -166,7 +166,9 @@ class Settler {
     if (takers.empty()) return;
     const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
     const bool evening = Evening(job_, state);
+    const uint64_t part = PartOfEach(state);
     for (Consumer* consumer : takers) {
+      if (MarkOf(*consumer) >= part) continue;
       if (evening && MarkOf(*consumer) > Least(takers) + EvenPiece(job_) / job_.inputs.layout.batch) continue;
       uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, Idle(*consumer) ? 1 : 0), share);
       if (evening || job_.shape().range_rows > 0)
@@ -174,6 +176,17 @@ class Settler {
       while (room-- > 0 && Give(state, *consumer)) {
       }
     }
+  }
+
+  // Even: from this mark on a consumer gets no more for now: it is so far ahead of another that all that was never granted just makes up for it,
+  // by what lanes gave so far.
+  uint64_t PartOfEach(const EpochState& state) {
+    const Members readers = Readers(state.epoch());
+    const uint64_t done = state.FewestDone();
+    if (!EndsEvenly(job_) || Evening(job_, state) || done == 0 || readers.empty()) return msg::kNoLimit;
+    uint64_t batches = 0;
+    for (const Consumer* reader : readers) batches += reader->batches;
+    return Least(readers) + std::max<uint64_t>(batches / done, 1) * state.Available();
   }
 
   static uint64_t Least(const Members& members) {
@@ -222,7 +235,8 @@ class Settler {
   // ---- handover
   Members Needy(const EpochState& state) {
     Members needy = Readers(state.epoch());
-    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(*consumer); });
+    const uint64_t part = PartOfEach(state);
+    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(*consumer) || MarkOf(*consumer) >= part; });
     return needy;
   }
 
