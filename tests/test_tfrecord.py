@@ -94,6 +94,16 @@ def test_a_file_that_is_not_as_its_listing_says_is_refused_by_name(tmp_path: Pat
         list(Dataset.from_tfrecord(listing=listing, compression="gzip"))
 
 
+def test_sizes_that_no_file_has_end_no_worker(tmp_path: Path, start_cluster: StartCluster) -> None:
+    listing = tmp_path / "files.tsv"
+    cluster = start_cluster(workers=1)
+    for size, said in ((1 << 62, "more than any file has"), (1 << 50, "is its size right?")):
+        listing.write_text("".join(f"/data/{i}\t{size}\t1\n" for i in range(100)))
+        with pytest.raises(penstock.DataError, match=said):
+            Dataset.from_tfrecord(listing=listing, compression="none").batch(2).distribute(cluster.address)
+    assert cluster.workers[0].poll() is None
+
+
 def test_a_listing_needs_to_know_the_compression_and_stands_alone(tmp_path: Path) -> None:
     with pytest.raises(penstock.Invalid, match="say none, gzip or zlib where a listing names them"):
         list(Dataset.from_tfrecord(listing=tmp_path / "files.tsv"))

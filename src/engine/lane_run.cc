@@ -165,7 +165,7 @@ class Run final : public LaneRun {
     pulled_ = 0;
     pulled_bytes_ = 0;
     for (Row& row : rows_) {
-      row.bytes.Clear();
+      Clear(row);
       pulled_bytes_ += HeldBytes(row);
     }
     if (pulled_bytes_ <= request_.block_target) return;

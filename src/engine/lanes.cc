@@ -16,6 +16,8 @@ constexpr uint64_t kMinShuffledCut = 256 * kKiB;
 constexpr uint64_t kMinLaneRows = 16;
 constexpr uint64_t kEndlessLaneRows = 64 * 1024;
 constexpr uint64_t kMaxCountedLanes = uint64_t{1} << 31;
+constexpr uint64_t kMaxPieces = uint64_t{1} << 25;                   // they are in memory
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;                    // of all files: beyond that they count as so many
 constexpr uint64_t kWantedFiles = kMaxMix;                           // that a batch draws from
 constexpr uint32_t kDealing = std::numeric_limits<uint32_t>::max();  // the operator number of the permutation that deals pieces
 
@@ -52,7 +54,7 @@ uint64_t InputBytes(const Leaves& leaves, const Manifest& manifest) {
     }
     for (const SourceInput& source : manifest.sources) {
       if (source.node != node->plan_node) continue;
-      for (const InputFile& file : source.files) bytes += file.size;
+      for (const InputFile& file : source.files) bytes = std::min(bytes + std::min(file.size, kMaxBytes), kMaxBytes);
     }
   }
   return bytes;
@@ -66,6 +68,11 @@ Status CutFiles(const Node& node, const Manifest& manifest, uint64_t cut, std::v
     if (file.size > cut) {
       PENSTOCK_ASSIGN(const bool can_cut, node.op->CanCut(file));
       if (can_cut) parts = DivideUp(file.size, cut);
+    }
+    if (pieces.size() + parts > kMaxPieces) {
+      return Status(Code::kData, file.path + ", of " + std::to_string(file.size) + " bytes, and the files before it are more than " +
+                                     std::to_string(kMaxPieces) + " pieces; is its size right? Else read them as several datasets")
+          .With("file", file.path);
     }
     const uint64_t step = DivideUp(file.size, parts);
     for (uint64_t part = 0; part < parts; ++part) {

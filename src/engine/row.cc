@@ -7,6 +7,11 @@ void Detach(Row& row) {
   for (Row& part : row.parts) Detach(part);
 }
 
+void Clear(Row& row) {
+  row.bytes.Clear();
+  for (Row& part : row.parts) Clear(part);
+}
+
 Result<uint64_t> SkipByReading(RowStream& stream, uint64_t n) {
   Row row;
   for (uint64_t skipped = 0; skipped < n; ++skipped) {

@@ -70,6 +70,7 @@ inline uint64_t HeldBytes(const Row& row) {
   return bytes;
 }
 void Detach(Row& row);  // its bytes, and those of its parts
+void Clear(Row& row);   // likewise
 
 // Rows one after the other. Used by one thread at a time; after an error or the end it is not asked again.
 class RowStream {

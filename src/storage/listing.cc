@@ -12,6 +12,7 @@ namespace penstock {
 namespace {
 
 constexpr size_t kNanoDigits = 9;
+constexpr uint64_t kLargestFile = uint64_t{1} << 50;
 
 Status BadLine(std::string_view why) {
   return Status(Code::kData,
@@ -51,6 +52,7 @@ Result<InputFile> ParseListingLine(std::string_view line) {
   if (file.path.empty()) return BadLine("its path is empty");
   const std::string_view size = line.substr(size_tab + 1, time_tab - size_tab - 1);
   if (!ParseWhole(size, file.size)) return BadLine("its size '" + std::string(size) + "' is no number");
+  if (file.size > kLargestFile) return BadLine("its size " + std::string(size) + " is more than any file has");
   const std::string_view time = line.substr(time_tab + 1);
   if (!ParseNanoseconds(time, file.mtime_ns)) return BadLine("its time '" + std::string(time) + "' is no number of seconds");
   return file;

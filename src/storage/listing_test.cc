@@ -54,6 +54,7 @@ TEST_F(ListingTest, ABadLineIsNamedByItsNumber) {
   EXPECT_THAT(ErrorOf("/a\t1\t2\n/b\t1\n"), HasSubstr("line 2 of the listing " + directory_ + "/listing: it does not have three parts"));
   EXPECT_THAT(ErrorOf("/a\tone\t2\n"), HasSubstr("its size 'one' is no number"));
   EXPECT_THAT(ErrorOf("/a\t-1\t2\n"), HasSubstr("its size '-1' is no number"));
+  EXPECT_THAT(ErrorOf("/a\t9223372036854775807\t2\n"), HasSubstr("is more than any file has"));
   EXPECT_THAT(ErrorOf("/a\t1\tnoon\n"), HasSubstr("its time 'noon' is no number of seconds"));
   EXPECT_THAT(ErrorOf("/a\t1\t\n"), HasSubstr("its time '' is no number of seconds"));
   EXPECT_THAT(ErrorOf("\t1\t2\n"), HasSubstr("its path is empty"));

@@ -155,8 +155,8 @@ class Shuffle final : public Operator {
     if (!context.serial) inner.cycle = std::max(context.cycle, kLaneFiles);
     PENSTOCK_ASSIGN(RowStreamPtr input, OpenStream(node.input(), inner));
     const auto reopen = [&node, inner] { return OpenStream(node.input(), inner); };
-    return RowStreamPtr(
-        std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_, Fits(*context.pieces)));
+    const bool fits = Fits(*context.pieces) && TakesAllRecords(node.input());
+    return RowStreamPtr(std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_, fits));
   }
   uint64_t StateBytes(uint64_t lane_bytes) const override { return std::min(lane_bytes, buffer_size_ * kExpectedRowBytes); }
   Mixing mixing() const override { return Mixing::kShuffles; }
@@ -169,6 +169,12 @@ class Shuffle final : public Operator {
     uint64_t bytes = 0;
     for (const Piece& piece : pieces) bytes += piece.end - piece.begin;
     return bytes < buffer_size_ * kExpectedRowBytes;
+  }
+  // Else a row may be the only one of its window: it would keep memory that nobody counts.
+  static bool TakesAllRecords(const Node& input) {
+    const Node* node = &input;
+    while (node->op->mixing() == Mixing::kInterleaves) node = &node->input();
+    return node->op->reads_files();
   }
   RandomStream RandomOf(const Node& node, OrderKey order) const {
     if (!seed_.has_value()) return order.StreamOf(node.id);
