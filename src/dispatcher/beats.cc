@@ -106,7 +106,7 @@ void DispatcherCore::Impl::MoveOn(Job& job, Consumer& consumer, Epoch epoch, Cha
     if (holder == nullptr) continue;
     for (auto& [name, held] : *holder) held.revoked = held.broken = true;
   }
-  consumer.batches = consumer.ready_batches = 0;
+  consumer.batches = consumer.ready_batches = consumer.lanes_had = 0;
   consumer.epoch = epoch;
   consumer.ended = false;
   consumer.ending = false;
@@ -119,6 +119,8 @@ void DispatcherCore::Impl::ApplyFinishes(Job& job, Consumer& consumer, const std
     if (state == job.open.end()) continue;
     const std::optional<uint64_t> repeated = state->second.Finish(consumer.id, finish);
     if (!repeated.has_value()) continue;
+    const bool unread = !finish.ended && finish.upto <= Cursor{finish.grant_from, 0};
+    if (unread && finish.lane.epoch == consumer.epoch && consumer.lanes_had > 0) --consumer.lanes_had;
     changes.epochs.insert(finish.lane.epoch);
     changes.members.insert(consumer.id);
     CountRepeated(job, *repeated, changes);

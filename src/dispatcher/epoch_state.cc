@@ -58,21 +58,9 @@ uint64_t EpochState::Available() const {
   return count;
 }
 
-uint64_t EpochState::LanesStarted() const {
+uint64_t EpochState::LanesDone() const {
   uint64_t started = 0;
   for (const ReplicaState& replica : replicas_) started += shape_.lanes - LanesLeft(replica, shape_.lanes, Ranged());
-  return started;
-}
-
-uint64_t EpochState::FewestDone() const {
-  uint64_t open = pool_.size();
-  for (const auto& [consumer, holder] : holders_) open += holder.size();
-  const uint64_t started = LanesStarted();
-  return started - std::min(started, open);
-}
-
-uint64_t EpochState::LanesDone() const {
-  const uint64_t started = LanesStarted();
   std::set<LaneKey> open;
   for (const auto& [place, piece] : pool_) open.insert(place.first);
   for (const auto& [consumer, holder] : holders_) {

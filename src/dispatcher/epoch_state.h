@@ -94,8 +94,6 @@ class EpochState {
   // Grants that could be given now; ranges count as one a lane that has not ended.
   uint64_t Available() const;
   uint64_t LanesDone() const;
-  // At least so many lanes are done: quick, since each grant and piece counts as a lane of its own.
-  uint64_t FewestDone() const;
 
   // At most `rows` of a piece, where that is not 0: the rest stays.
   std::optional<msg::Grant> TakeFromPool(ConsumerId consumer, uint64_t rows = 0);
@@ -130,7 +128,6 @@ class EpochState {
   void RestoreGrant(ConsumerId consumer, const GrantName& name, const Held& held) { holders_[consumer][name] = held; }
 
  private:
-  uint64_t LanesStarted() const;
   ReplicaState* FindReplica(ReplicaId replica);
   void EndLane(LaneKey lane, Seq end);
   msg::Grant Hand(ConsumerId consumer, const Piece& piece);

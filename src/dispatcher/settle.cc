@@ -160,33 +160,49 @@ class Settler {
   }
 
   void Serve(EpochState& state) {
-    if (state.Available() == 0) return;
-    if (Deal(state)) return;
+    if (state.Available() == 0 || Deal(state)) return;
+    while (ServeRound(state)) {
+    }
+  }
+
+  // False: nobody was given anything.
+  bool ServeRound(EpochState& state) {
     const Members takers = Takers(state);
-    if (takers.empty()) return;
+    if (takers.empty() || state.Available() == 0) return false;
     const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
     const bool evening = Evening(job_, state);
-    const uint64_t part = PartOfEach(state);
+    const Parts parts = PartsOf(state);
+    bool given = false;
     for (Consumer* consumer : takers) {
-      if (MarkOf(*consumer) >= part) continue;
       if (evening && MarkOf(*consumer) > Least(takers) + EvenPiece(job_) / job_.inputs.layout.batch) continue;
       uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, Idle(*consumer) ? 1 : 0), share);
       if (evening || job_.shape().range_rows > 0)
         room = std::min<uint64_t>(room, kRangesEach - std::min<size_t>(kRangesEach, state.LiveHeld(consumer->id)));
-      while (room-- > 0 && Give(state, *consumer)) {
-      }
+      while (room-- > 0 && MayHaveMore(parts, *consumer) && Give(state, *consumer)) given = true;
     }
+    return given && parts.limited();
   }
 
-  // Even: from this mark on a consumer gets no more for now: it is so far ahead of another that all that was never granted just makes up for it,
-  // by what lanes gave so far.
-  uint64_t PartOfEach(const EpochState& state) {
+  // Even: how many lanes each consumer is to have.
+  struct Parts {
+    uint64_t each = msg::kNoLimit;
+    uint64_t least = 0;  // mark of all
+    bool limited() const { return each != msg::kNoLimit; }
+  };
+
+  // All end at one step, so whoever is quick gains nothing by more than its part: the others would be short of it. In the evening rows are dealt one
+  // by one instead.
+  Parts PartsOf(const EpochState& state) {
     const Members readers = Readers(state.epoch());
-    const uint64_t done = state.FewestDone();
-    if (!EndsEvenly(job_) || Evening(job_, state) || done == 0 || readers.empty()) return msg::kNoLimit;
-    uint64_t batches = 0;
-    for (const Consumer* reader : readers) batches += reader->batches;
-    return Least(readers) + std::max<uint64_t>(batches / done, 1) * state.Available();
+    if (!EndsEvenly(job_) || Evening(job_, state) || readers.empty()) return {};
+    uint64_t lanes = state.Available();
+    for (const Consumer* reader : readers) lanes += reader->lanes_had;
+    return {.each = lanes / std::max<uint64_t>(readers.size(), job_.consumers), .least = Least(readers)};
+  }
+
+  // The one that can come least far may always: others may wait for its loop.
+  static bool MayHaveMore(const Parts& parts, const Consumer& consumer) {
+    return !parts.limited() || consumer.lanes_had < parts.each || MarkOf(consumer) <= parts.least;
   }
 
   static uint64_t Least(const Members& members) {
@@ -200,6 +216,7 @@ class Settler {
     if (!grant.has_value()) grant = state.TakeLane(consumer.id);
     if (!grant.has_value()) return false;
     if (consumer.want > 0) --consumer.want;
+    ++consumer.lanes_had;
     Given(state, consumer);
     return true;
   }
@@ -235,8 +252,8 @@ class Settler {
   // ---- handover
   Members Needy(const EpochState& state) {
     Members needy = Readers(state.epoch());
-    const uint64_t part = PartOfEach(state);
-    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(*consumer) || MarkOf(*consumer) >= part; });
+    const Parts parts = PartsOf(state);
+    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(*consumer) || !MayHaveMore(parts, *consumer); });
     return needy;
   }
 

@@ -47,6 +47,7 @@ struct Consumer {
   bool begun = false;          // undecided, and it reads without a restore: it waits for its seat
   uint64_t batches = 0;        // of its epoch that the loop has…
   uint64_t ready_batches = 0;  // …and whole ones beyond these
+  uint64_t lanes_had = 0;      // of its epoch, since the dispatcher knows it; those that it gave back unread do not count
 
   bool reads() const { return !expired && !undecided; }
 };

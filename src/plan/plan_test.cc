@@ -125,8 +125,7 @@ TEST(ParsePlan, RefusesAttributesNestedTooDeep) {
 }
 
 TEST(Manifest, SerializesAndParsesToTheSame) {
-  const Manifest manifest{
-      {{.node = 0, .files = {{"/a", 10, 20, "", -1}, {"/b", 1ULL << 40, -5, "tag", 7}}}, {.node = 3, .files = {}}}};
+  const Manifest manifest{{{.node = 0, .files = {{"/a", 10, 20, "", -1}, {"/b", 1ULL << 40, -5, "tag", 7}}}, {.node = 3, .files = {}}}};
   const std::string bytes = SerializeManifest(manifest);
   const auto parsed = ParseManifest(bytes);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
