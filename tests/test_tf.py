@@ -290,6 +290,18 @@ def test_optional_elements_come_with_their_value_or_without(tf: Any, service: An
     assert got == [(x, x * 10 if x % 2 == 0 else None) for x in range(6)]
 
 
+NAMES_A_DATASET = """
+import tensorflow as tf
+from penstock import Dataset
+print(Dataset.from_tf(tf.data.Dataset.range(9).map(lambda x: {name: x for name in ("id", "label", "weight", "age", "x")})).fingerprint())
+"""
+
+
+def test_elements_with_names_have_one_id_in_every_process() -> None:
+    programs = [subprocess.Popen([sys.executable, "-c", NAMES_A_DATASET], stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert len({program.communicate(timeout=200)[0] for program in programs}) == 1
+
+
 def test_a_distributed_dataset_can_be_distributed_again(tf: Any, service: Any, one_worker: str) -> None:
     inner = tf.data.Dataset.range(8).apply(service.distribute("distributed_epoch", one_worker))
     outer = inner.map(lambda x: x * 10).apply(service.distribute("distributed_epoch", one_worker))

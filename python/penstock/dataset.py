@@ -86,6 +86,8 @@ class Dataset:
         """
         if (files is None) == (listing is None):
             raise Invalid("from_tfrecord: name either files or a listing of them")
+        if listing is not None and compression == "auto":
+            raise Invalid('from_tfrecord: with listing= say compression="none", "gzip" or "zlib"; for "auto" every file would be looked at')
         named = {"files": files} if listing is None else {"listing": listing}
         return _source("tfrecord", **named, compression=compression, verify_crc=verify_crc)
 

@@ -120,7 +120,7 @@ Result<std::shared_ptr<const File>> File::Open(std::string_view uri) {
 Result<std::shared_ptr<const File>> File::Open(const InputFile& expected) {
   PENSTOCK_ASSIGN(std::shared_ptr<const File> file, Open(expected.path));
   if (file->info_.size != expected.size || file->info_.mtime_ns != expected.mtime_ns) {
-    return Status(Code::kData, expected.path + " changed after the job started: it had " + Times(expected) + ", now it has " + Times(file->info_) +
+    return Status(Code::kData, expected.path + " changed after the job started, or is not as a listing says: it had " + Times(expected) + ", now it has " + Times(file->info_) +
                                    ". Start a new job to read it as it is now")
         .With("file", expected.path);
   }

@@ -89,7 +89,7 @@ TEST_F(FileTest, AFileThatChangedSinceTheManifestIsRefused) {
   Make("data", "01234");
   const Status status = File::Open(before).status();
   EXPECT_EQ(status.code(), Code::kData);
-  EXPECT_THAT(status.message(), HasSubstr(path + " changed after the job started: it had 4 bytes"));
+  EXPECT_THAT(status.message(), HasSubstr(path + " changed after the job started, or is not as a listing says: it had 4 bytes"));
   EXPECT_EQ(status.detail("file"), path);
 }
 

@@ -17,7 +17,8 @@ _UNSUPPORTED = {"variant", "resource", "qint8", "quint8", "qint16", "quint16", "
 def encode(spec: Any) -> bytes:
     from tensorflow.python.saved_model import nested_structure_coder
 
-    content: bytes = nested_structure_coder.encode_structure(spec).SerializeToString()
+    # Names of a dict are a map there, whose order differs between processes otherwise: the dataset's fingerprint would, too.
+    content: bytes = nested_structure_coder.encode_structure(spec).SerializeToString(deterministic=True)
     return content
 
 
