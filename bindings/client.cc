@@ -11,6 +11,7 @@
 #include <atomic>
 #include <deque>
 
+#include "base/log.h"
 #include "batch.h"
 #include "bind.h"
 #include "code.h"
@@ -42,18 +43,17 @@ class PyReader {
   }
 
   // None at the epoch's end. What is ready is taken with the GIL held; an inline reader computes in the call, so it never is.
-  nb::object Next() {
-    Result<std::optional<Batch>> batch = computes_ ? Wait() : reader_->Next(milliseconds(0));
-    while (!batch.ok() && batch.status().code() == Code::kDeadline) {
-      CheckSignals();
-      if (*interrupted_) batch = Status(Code::kCancelled, "the program ends, and its reader with it");
-      if (*interrupted_) break;
-      batch = Wait();
-    }
-    std::optional<Batch> value = Unwrap(std::move(batch));
+  nb::object Next(uint64_t iteration) {
+    const auto next = [&](milliseconds wait) { return epochs_->Next(iteration, wait); };
+    std::optional<Batch> value = Unwrap(InSlices(next, !computes_));
     if (!value.has_value()) return nb::none();
     Remember(*value);
     return nb::cast(std::move(*value));
+  }
+
+  // One more row of the run; false: it has no more, or the reader was closed.
+  bool TakeRow(uint64_t iteration) {
+    return Unwrap(InSlices([&](milliseconds wait) { return epochs_->TakeRow(iteration, wait); }, true));
   }
 
   nb::list PiecesAt(uint64_t address) const {
@@ -89,9 +89,9 @@ class PyReader {
     }));
   }
 
-  // An iteration starts; false: the job has no more epochs.
-  bool Begin() {
-    return Unwrap(Interruptible([epochs = epochs_] { return epochs->Begin(); })).has_value();
+  // An iteration starts; its number, or None: the job has no more epochs.
+  std::optional<uint64_t> Begin() {
+    return Unwrap(Interruptible([epochs = epochs_] { return epochs->Begin(); }));
   }
 
   void SetEpoch(uint32_t epoch) { epochs_->SetNext(Epoch{epoch}); }
@@ -100,11 +100,9 @@ class PyReader {
   // ends.
   void Interrupt() { *interrupted_ = true; }
 
-  void GiveBack(uint64_t rows) { reader_->GiveBack(rows); }
-
   void Close() {
     nb::gil_scoped_release release;
-    reader_->Close();
+    epochs_->Close();
   }
 
   nb::dict Stats() const {
@@ -146,9 +144,22 @@ class PyReader {
     return nullptr;
   }
 
-  Result<std::optional<Batch>> Wait() {
+  // What `call` returns when it has waited long enough. At first it does not wait, and has the GIL, where it may.
+  template <class Call>
+  auto InSlices(Call call, bool at_once) -> decltype(call(kSlice)) {
+    auto result = at_once ? call(milliseconds(0)) : Waiting(call);
+    while (!result.ok() && result.status().code() == Code::kDeadline) {
+      CheckSignals();
+      if (*interrupted_) return Status(Code::kCancelled, "the program ends, and its reader with it");
+      result = Waiting(call);
+    }
+    return result;
+  }
+
+  template <class Call>
+  static auto Waiting(Call call) {
     nb::gil_scoped_release release;
-    return reader_->Next(kSlice);
+    return call(kSlice);
   }
 
   void Remember(const Batch& batch) {
@@ -236,7 +247,9 @@ Result<std::unique_ptr<Reader>> JoinAlike(Client& client, const std::string& dat
   if (found == dataset) return joined;
   PENSTOCK_ASSIGN(const Plan theirs, client.GetDataset(found));
   PENSTOCK_ASSIGN(const Plan ours, client.GetDataset(dataset));
-  return HaveSameElements(theirs, ours) ? client.Join(found, options) : std::move(joined);
+  if (!HaveSameElements(theirs, ours)) return joined;
+  LogWarn("job.reads_alike", {{"job", options.job_name}, {"reads", found}, {"asked_for", dataset}});
+  return client.Join(found, options);
 }
 
 PyReader JoinAny(const std::shared_ptr<Client>& client, const std::string& dataset, nb::dict options) {
@@ -267,12 +280,12 @@ std::shared_ptr<Job> OfferJoin(const std::shared_ptr<Client>& client, const std:
 
 void BindClient(nb::module_& m) {
   nb::class_<PyReader>(m, "Reader")
-      .def("next", &PyReader::Next)
+      .def("next", &PyReader::Next, nb::arg("iteration"))
+      .def("take_row", &PyReader::TakeRow, nb::arg("iteration"))
       .def("begin", &PyReader::Begin)
-      .def("set_epoch", &PyReader::SetEpoch, nb::arg("epoch"))
+      .def("set_epoch", &PyReader::SetEpoch, nb::arg("epoch"), nb::call_guard<nb::gil_scoped_release>())
       .def("offer", &OfferReader, nb::arg("name"), nb::arg("rank"))
       .def("interrupt", &PyReader::Interrupt)
-      .def("give_back", &PyReader::GiveBack)
       .def("close", &PyReader::Close)
       .def("stats", &PyReader::Stats)
       .def("pieces_at", &PyReader::PiecesAt, nb::arg("address"))

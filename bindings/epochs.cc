@@ -3,6 +3,14 @@
 #include <utility>
 
 namespace penstock::python {
+namespace {
+
+// For a call that was given up to come to its end: it may wait for others far longer.
+constexpr std::chrono::milliseconds kCloseWithin{1000};
+
+Status NotInTurn() { return Status(Code::kDeadline, "another call of this reader goes on"); }
+
+}  // namespace
 
 void Turns::lock() {
   std::unique_lock lock(mutex_);
@@ -10,9 +18,19 @@ void Turns::lock() {
   changed_.wait(lock, [&] { return serving_ == mine; });
 }
 
+bool Turns::try_lock_for(std::chrono::milliseconds wait) {
+  std::unique_lock lock(mutex_);
+  const uint64_t mine = next_++;
+  if (changed_.wait_for(lock, wait, [&] { return serving_ == mine; })) return true;
+  gone_.insert(mine);
+  return false;
+}
+
 void Turns::unlock() {
   const std::lock_guard lock(mutex_);
-  ++serving_;
+  do {
+    ++serving_;
+  } while (gone_.erase(serving_) > 0);
   if (serving_ != next_) changed_.notify_all();
 }
 
@@ -22,58 +40,63 @@ void Epochs::SetNext(Epoch epoch) {
 }
 
 Result<std::optional<uint64_t>> Epochs::Begin() {
-  const uint64_t mine = ++newest_;
   const std::lock_guard turn(turns_);
-  if (left_ > 0) reader_->GiveBack(std::exchange(left_, 0));
-  PENSTOCK_ASSIGN(const bool more, ToNextEpoch());
+  PENSTOCK_ASSIGN(const Epoch next, NextEpoch());
+  const bool more = next == reader_->epoch() || reader_->epochs() == 0 || Raw(next) < reader_->epochs();
   if (!more) return std::optional<uint64_t>();
+  GiveBackLeft();
+  ++newest_;
+  while (reader_->epoch() < next) {
+    PENSTOCK_ASSIGN(const bool started, reader_->StartEpoch());
+    if (!started) return std::optional<uint64_t>();
+  }
   begun_ = true;
-  return std::optional<uint64_t>(mine);
+  return std::optional<uint64_t>(newest_);
 }
 
-Result<bool> Epochs::ToNextEpoch() {
-  const std::optional<Epoch> wanted = std::exchange(next_epoch_, std::nullopt);
-  if (!wanted) return begun_ ? reader_->StartEpoch() : Result<bool>(true);
-  if (*wanted < reader_->epoch() || (*wanted == reader_->epoch() && begun_)) {
-    return Status(Code::kInvalid, "set_epoch(" + std::to_string(Raw(*wanted)) + "): job '" + reader_->job_name() + "' has read epoch " +
-                                      std::to_string(Raw(reader_->epoch())) +
-                                      ", and a job does not go back; load a state of that epoch, or read it under another job name");
-  }
-  while (reader_->epoch() < *wanted) {
-    PENSTOCK_ASSIGN(const bool more, reader_->StartEpoch());
-    if (!more) return false;
-  }
-  return true;
+Result<Epoch> Epochs::NextEpoch() {
+  const Epoch now = reader_->epoch();
+  const Epoch first{Raw(now) + (begun_ ? 1 : 0)};
+  const Epoch wanted = std::exchange(next_epoch_, std::nullopt).value_or(first);
+  if (wanted >= first) return wanted;
+  return Status(Code::kInvalid, "set_epoch(" + std::to_string(Raw(wanted)) + "): job '" + reader_->job_name() + "' has read epoch " +
+                                    std::to_string(Raw(now)) +
+                                    ", and a job does not go back; load a state of that epoch, or read it under another job name");
 }
 
 Status Epochs::Restore(const std::string& state) {
-  ++newest_;
   const std::lock_guard turn(turns_);
+  return RestoreInTurn(state);
+}
+
+Status Epochs::RestoreInTurn(const std::string& state) {
   PENSTOCK_TRY(reader_->Restore(state));
+  ++newest_;
   left_ = 0;
   begun_ = false;
   return {};
 }
 
 Result<std::optional<uint64_t>> Epochs::Resume(const std::string& state, Epoch epoch) {
-  PENSTOCK_TRY(Restore(state));
-  const uint64_t mine = ++newest_;
   const std::lock_guard turn(turns_);
+  PENSTOCK_TRY(RestoreInTurn(state));
   if (reader_->epoch() > epoch) return std::optional<uint64_t>();
   begun_ = true;
-  return std::optional<uint64_t>(mine);
+  return std::optional<uint64_t>(newest_);
 }
 
 Result<std::optional<Batch>> Epochs::Next(uint64_t iteration, std::chrono::milliseconds wait) {
-  const std::lock_guard turn(turns_);
+  const std::unique_lock turn(turns_, wait);
+  if (!turn.owns_lock()) return NotInTurn();
   PENSTOCK_TRY(CheckNewest(iteration));
   Result<std::optional<Batch>> batch = reader_->Next(wait);
   if (batch.ok() && batch->has_value() && reader_->layout().batch == 0) left_ = (*batch)->rows() - 1;
   return batch;
 }
 
-Result<bool> Epochs::TakeRow(uint64_t iteration) {
-  const std::lock_guard turn(turns_);
+Result<bool> Epochs::TakeRow(uint64_t iteration, std::chrono::milliseconds wait) {
+  const std::unique_lock turn(turns_, wait);
+  if (!turn.owns_lock()) return NotInTurn();
   PENSTOCK_TRY(CheckNewest(iteration));
   if (left_ == 0) return false;
   --left_;
@@ -82,20 +105,37 @@ Result<bool> Epochs::TakeRow(uint64_t iteration) {
 
 Result<std::string> Epochs::State(StateOptions options) {
   const std::lock_guard turn(turns_);
+  return StateInTurn(options);
+}
+
+Result<Epochs::Saved> Epochs::StateOf(uint64_t iteration, StateOptions options) {
+  const std::lock_guard turn(turns_);
+  PENSTOCK_TRY(CheckNewest(iteration));
+  PENSTOCK_ASSIGN(std::string state, StateInTurn(options));
+  return Saved{reader_->epoch(), std::move(state)};
+}
+
+Result<std::string> Epochs::StateInTurn(StateOptions options) {
   if (!options.at) options.behind += left_;
   return reader_->State(options);
 }
 
-Result<std::string> Epochs::StateOf(uint64_t iteration, StateOptions options) {
-  PENSTOCK_TRY(CheckNewest(iteration));
-  return State(options);
+void Epochs::Close() {
+  const std::unique_lock turn(turns_, kCloseWithin);
+  GiveBackLeft();
+  reader_->Close();
+}
+
+void Epochs::GiveBackLeft() {
+  const uint64_t left = left_.exchange(0);
+  if (left > 0) reader_->GiveBack(left);
 }
 
 Status Epochs::CheckNewest(uint64_t iteration) const {
   if (iteration == newest_) return {};
   return Status(Code::kInvalid,
-                "another iteration of this dataset was begun, or a state was loaded, and one job is read once at a time; "
-                "end one before the next");
+                "this iteration is over: another iteration of this dataset was begun, or a state was loaded, and one job is read once at a time; "
+                "end one before the next, or distribute the dataset twice to read it twice at a time");
 }
 
 }  // namespace penstock::python

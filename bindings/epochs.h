@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "penstock/client.h"
@@ -18,6 +19,7 @@ namespace penstock::python {
 class Turns {
  public:
   void lock();
+  bool try_lock_for(std::chrono::milliseconds wait);
   void unlock();
 
  private:
@@ -25,42 +27,55 @@ class Turns {
   std::condition_variable changed_;
   uint64_t next_ = 0;
   uint64_t serving_ = 0;
+  std::set<uint64_t> gone_;  // who waited no longer
 };
 
 // Any thread.
 class Epochs {
  public:
   explicit Epochs(std::shared_ptr<Reader> reader) : reader_(std::move(reader)) {}
+  ~Epochs() { Close(); }
+  Epochs(const Epochs&) = delete;
+  Epochs& operator=(const Epochs&) = delete;
 
   // The next iteration reads this epoch; those before it that were not read are passed over.
   void SetNext(Epoch epoch);
-  // Starts an iteration; its number, or nullopt where the job has no more epochs.
+  // Starts an iteration; its number, or nullopt where the job has no more epochs, which leaves the one before as it was.
   Result<std::optional<uint64_t>> Begin();
-  // Goes on after the state; the next iteration reads the rest of its epoch.
+  // Goes on after the state; the next iteration reads the rest of its epoch. An error leaves the iteration as it was.
   Status Restore(const std::string& state);
   // The same, for an iteration of its own, which was in `epoch`: its number, or nullopt where that epoch had ended with the state.
   Result<std::optional<uint64_t>> Resume(const std::string& state, Epoch epoch);
 
   // As Reader::Next, for the iteration of this number. Where elements are rows, the run's first is taken with it.
   Result<std::optional<Batch>> Next(uint64_t iteration, std::chrono::milliseconds wait);
-  // One more row of the last run; false: it has no more.
-  Result<bool> TakeRow(uint64_t iteration);
+  // One more row of the last run; false: it has no more. Waits for other calls only, at most `wait`: then Deadline.
+  Result<bool> TakeRow(uint64_t iteration, std::chrono::milliseconds wait);
   // After what was taken.
   Result<std::string> State(StateOptions options);
-  // The same, for an iteration: an error where it is not the newest.
-  Result<std::string> StateOf(uint64_t iteration, StateOptions options);
+  struct Saved {
+    Epoch epoch{};
+    std::string state;
+  };
+  // The same, for an iteration and with its epoch: an error where it is not the newest.
+  Result<Saved> StateOf(uint64_t iteration, StateOptions options);
+  // Leaves the job; rows that were not taken go to others.
+  void Close();
 
   const std::shared_ptr<Reader>& reader() const { return reader_; }
 
  private:
   Status CheckNewest(uint64_t iteration) const;
-  Result<bool> ToNextEpoch();
+  Result<Epoch> NextEpoch();
+  Status RestoreInTurn(const std::string& state);
+  Result<std::string> StateInTurn(StateOptions options);
+  void GiveBackLeft();
 
   const std::shared_ptr<Reader> reader_;
-  std::atomic<uint64_t> newest_ = 0;
   Turns turns_;  // guards the rest, and the reader's methods
+  uint64_t newest_ = 0;
   bool begun_ = false;
-  uint64_t left_ = 0;  // rows of the last run that were not taken
+  std::atomic<uint64_t> left_ = 0;  // rows of the last run that were not taken; Close may have no turn
   std::optional<Epoch> next_epoch_;
 };
 

@@ -1,6 +1,5 @@
 #include "jobs.h"
 
-#include <atomic>
 #include <charconv>
 #include <map>
 #include <thread>
@@ -41,6 +40,8 @@ auto Aside(Work work) {
   return result;
 }
 
+Result<Step> WaitingOr(const Status& error) { return error.code() == Code::kDeadline ? Result<Step>(Waiting{}) : error; }
+
 // A program that ends does not wait for the dispatcher's word that its readers have left: it may be gone.
 void LetGo(std::shared_ptr<Epochs> epochs) {
   if (ending) new std::shared_ptr<Epochs>(std::move(epochs));
@@ -54,17 +55,28 @@ Job::~Job() {
 }
 
 Result<std::shared_ptr<Epochs>> Job::Take() {
-  const std::lock_guard lock(mutex_);
-  if (kind_ == Kind::kAlone && !idle_.empty()) {
-    std::shared_ptr<Epochs> epochs = std::move(idle_.back());
-    idle_.pop_back();
-    return epochs;
+  if (kind_ == Kind::kAlone) {
+    std::shared_ptr<Epochs> idle = TakeIdle();
+    return idle != nullptr ? idle : JoinNew();
   }
-  if (shared_ != nullptr) return shared_;
-  PENSTOCK_ASSIGN(std::shared_ptr<Reader> reader, join_());
-  auto epochs = std::make_shared<Epochs>(std::move(reader));
-  if (kind_ == Kind::kShared) shared_ = epochs;
+  const std::lock_guard lock(mutex_);  // one joins for all
+  if (shared_ == nullptr) {
+    PENSTOCK_ASSIGN(shared_, JoinNew());
+  }
+  return shared_;
+}
+
+std::shared_ptr<Epochs> Job::TakeIdle() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  std::shared_ptr<Epochs> epochs = std::move(idle_.back());
+  idle_.pop_back();
   return epochs;
+}
+
+Result<std::shared_ptr<Epochs>> Job::JoinNew() const {
+  PENSTOCK_ASSIGN(std::shared_ptr<Reader> reader, join_());
+  return std::make_shared<Epochs>(std::move(reader));
 }
 
 void Job::Return(std::shared_ptr<Epochs> epochs) {
@@ -74,16 +86,21 @@ void Job::Return(std::shared_ptr<Epochs> epochs) {
 }
 
 Iteration::~Iteration() {
+  *abandoned_ = true;
   run_.reset();
-  if (place_.epochs != nullptr && !failed_) {
+  if (place_.epochs != nullptr && failure_.ok()) {
     job_->Return(std::move(place_.epochs));
   } else {
     LetGo(std::move(place_.epochs));
   }
 }
 
-Result<Iteration::Place> Iteration::Open(const std::shared_ptr<Job>& job) {
+Result<Iteration::Place> Iteration::Open(const std::shared_ptr<Job>& job, const std::atomic<bool>& abandoned) {
   PENSTOCK_ASSIGN(std::shared_ptr<Epochs> epochs, job->Take());
+  if (abandoned) {  // nobody is there to read an epoch
+    job->Return(std::move(epochs));
+    return Status(Code::kCancelled, "the iteration was given up");
+  }
   PENSTOCK_ASSIGN(const std::optional<uint64_t> number, epochs->Begin());
   if (!number) {
     return Status(Code::kFinished, "job '" + epochs->reader()->job_name() +
@@ -93,23 +110,25 @@ Result<Iteration::Place> Iteration::Open(const std::shared_ptr<Job>& job) {
 }
 
 Result<Step> Iteration::Next(milliseconds wait) {
-  if (ended_ || failed_) return Step(Ended{});
+  if (!failure_.ok()) return failure_;
+  if (ended_) return Step(Ended{});
   Result<Step> step = ending ? ProgramEnds() : TryNext(wait);
-  failed_ = !step.ok();
+  if (!step.ok()) failure_ = step.status();
   ended_ = step.ok() && std::holds_alternative<Ended>(*step);
   return step;
 }
 
 Result<Step> Iteration::TryNext(milliseconds wait) {
   if (place_.epochs == nullptr) {
-    if (!opening_.valid()) opening_ = Aside([job = job_] { return Open(job); });
+    if (!opening_.valid()) opening_ = Aside([job = job_, abandoned = abandoned_] { return Open(job, *abandoned); });
     if (opening_.wait_for(wait) != std::future_status::ready) return Step(Waiting{});
     PENSTOCK_ASSIGN(place_, opening_.get());
   }
   if (run_ != nullptr) {
-    PENSTOCK_ASSIGN(const bool taken, place_.epochs->TakeRow(place_.number));
+    const Result<bool> taken = place_.epochs->TakeRow(place_.number, wait);
+    if (!taken.ok()) return WaitingOr(taken.status());
     const uint64_t row = next_row_++;
-    if (taken) return Step(Rows{run_, row, row + 1, false});
+    if (*taken) return Step(Rows{run_, row, row + 1, false});
     run_.reset();
   }
   return TakeRun(wait);
@@ -117,8 +136,7 @@ Result<Step> Iteration::TryNext(milliseconds wait) {
 
 Result<Step> Iteration::TakeRun(milliseconds wait) {
   Result<std::optional<Batch>> batch = place_.epochs->Next(place_.number, wait);
-  if (!batch.ok() && batch.status().code() == Code::kDeadline) return Step(Waiting{});
-  if (!batch.ok()) return batch.status();
+  if (!batch.ok()) return WaitingOr(batch.status());
   if (!batch->has_value()) return Step(Ended{});
   auto shared = std::make_shared<const Batch>(std::move(**batch));
   if (place_.epochs->reader()->layout().batch > 0) {
@@ -132,14 +150,15 @@ Result<Step> Iteration::TakeRun(milliseconds wait) {
 
 Result<std::string> Iteration::Save() {
   if (place_.epochs == nullptr) return std::string();
+  if (!ended_state_.empty()) return ended_state_;
   StateOptions options;
   options.scope = job_->scope();
   const auto until = std::chrono::steady_clock::now() + kSaveWithin;
   while (true) {
-    Result<std::string> state = place_.epochs->StateOf(place_.number, options);
-    const bool away = !state.ok() && state.status().code() == Code::kUnavailable;
-    if (state.ok()) return std::to_string(Raw(place_.epochs->reader()->epoch())) + (ended_ ? kEndedMark : kOpenMark) + *state;
-    if (!away || std::chrono::steady_clock::now() > until || ending) return state;
+    Result<Epochs::Saved> saved = place_.epochs->StateOf(place_.number, options);
+    const bool away = !saved.ok() && saved.status().code() == Code::kUnavailable;
+    if (saved.ok()) return std::to_string(Raw(saved->epoch)) + (ended_ ? kEndedMark : kOpenMark) + saved->state;
+    if (!away || std::chrono::steady_clock::now() > until || ending) return saved.status();
     std::this_thread::sleep_for(kSavePause);
   }
 }
@@ -152,6 +171,9 @@ Status Iteration::Restore(const std::string& saved) {
   PENSTOCK_ASSIGN(std::shared_ptr<Epochs> epochs, job_->Take());
   PENSTOCK_ASSIGN(const std::optional<uint64_t> number, epochs->Resume(std::string(rest + 1, end), Epoch{epoch}));
   ended_ = !number || *rest == kEndedMark;
+  ended_state_ = ended_ ? saved : std::string();
+  failure_ = {};
+  run_.reset();
   place_ = Place{std::move(epochs), number.value_or(0)};
   return {};
 }

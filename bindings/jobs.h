@@ -1,6 +1,7 @@
 // What the op library's datasets read: jobs by name, and their iterations. No thread here ever takes the GIL.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
@@ -32,11 +33,14 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  Result<std::shared_ptr<Epochs>> Take();               // waits for the join
+  Result<std::shared_ptr<Epochs>> Take();               // waits for the join; others can Return meanwhile
   void Return(std::shared_ptr<Epochs> epochs);          // by an iteration that had no error
   StateOptions::Scope scope() const { return scope_; }  // of the states that its iterations save
 
  private:
+  std::shared_ptr<Epochs> TakeIdle();
+  Result<std::shared_ptr<Epochs>> JoinNew() const;
+
   const Kind kind_;
   const Join join_;
   const StateOptions::Scope scope_;
@@ -63,28 +67,32 @@ class Iteration {
   explicit Iteration(std::shared_ptr<Job> job) : job_(std::move(job)) {}
   ~Iteration();
 
-  // The next element, where there is one within `wait`, which is for the join too. After an error the iteration has ended.
+  // The next element, where there is one within `wait`, which is for the join too. An error stays.
   Result<Step> Next(std::chrono::milliseconds wait);
   // "" before the first element.
   Result<std::string> Save();
   Status Restore(const std::string& state);
+  // Whether the next element is of the same batch as the last one.
+  bool in_run() const { return run_ != nullptr && next_row_ < run_->rows(); }
 
  private:
   struct Place {
     std::shared_ptr<Epochs> epochs;
     uint64_t number = 0;
   };
-  static Result<Place> Open(const std::shared_ptr<Job>& job);
+  static Result<Place> Open(const std::shared_ptr<Job>& job, const std::atomic<bool>& abandoned);
   Result<Step> TryNext(std::chrono::milliseconds wait);
   Result<Step> TakeRun(std::chrono::milliseconds wait);
 
   const std::shared_ptr<Job> job_;
+  const std::shared_ptr<std::atomic<bool>> abandoned_ = std::make_shared<std::atomic<bool>>(false);
   std::future<Result<Place>> opening_;
   Place place_;
   std::shared_ptr<const Batch> run_;
   uint64_t next_row_ = 0;
   bool ended_ = false;
-  bool failed_ = false;
+  std::string ended_state_;  // that it was restored from, where it had ended
+  Status failure_;
 };
 
 // Jobs that datasets of this process may name. They live as long as somebody holds them.

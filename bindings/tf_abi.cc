@@ -102,13 +102,11 @@ PenstockRun* MakeRun(std::shared_ptr<const Batch> batch) {
 }
 
 int32_t Next(PenstockIteration* iteration, int64_t wait_ms, PenstockElement* element, PenstockText error) {
+  if (!iteration->iteration.in_run()) Drop(std::exchange(iteration->run, nullptr));  // waiting holds no memory
   Result<Step> step = iteration->iteration.Next(std::chrono::milliseconds(wait_ms));
   if (!step.ok()) return Fail(step.status(), error);
   if (std::holds_alternative<Waiting>(*step)) return PENSTOCK_WAITING;
-  if (std::holds_alternative<Ended>(*step)) {
-    Drop(std::exchange(iteration->run, nullptr));
-    return PENSTOCK_ENDED;
-  }
+  if (std::holds_alternative<Ended>(*step)) return PENSTOCK_ENDED;
   Rows& found = std::get<Rows>(*step);
   if (iteration->run == nullptr || iteration->run->batch != found.batch) {
     Drop(std::exchange(iteration->run, nullptr));

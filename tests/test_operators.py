@@ -118,9 +118,27 @@ def test_an_older_iteration_raises_an_error_instead_of_taking_the_newer_one_s_ro
         older = iter(reader)
         next(older)
         newer = iter(reader)
-        with pytest.raises(penstock.Invalid, match="this iteration is over: the reader was iterated anew"):
+        with pytest.raises(penstock.Invalid, match="this iteration is over: another iteration of this dataset was begun"):
             next(older)
         assert sorted(int(i) for element in newer for i in np.atleast_1d(element)) == list(range(20))
+
+
+def test_an_iteration_goes_on_where_the_next_one_finds_no_more_epochs() -> None:
+    with Dataset.from_range(20).distribute("inline", epochs=1) as reader:
+        rows = iter(reader)
+        assert int(next(rows)) == 0
+        with pytest.raises(penstock.Finished):
+            iter(reader)
+        assert [int(i) for i in rows] == list(range(1, 20))
+
+
+def test_an_iteration_goes_on_where_a_state_could_not_be_loaded() -> None:
+    with Dataset.from_range(20).distribute("inline") as reader:
+        rows = iter(reader)
+        assert int(next(rows)) == 0
+        with pytest.raises(penstock.Invalid):
+            reader.load_state_dict({"no": "state"})
+        assert [int(i) for i in rows] == list(range(1, 20))
 
 
 def test_an_older_iteration_that_has_ended_stays_ended() -> None:

@@ -1,7 +1,9 @@
 """The dataset op: TensorFlow takes elements without Python, and its iterators can be saved. Without it the same comes out."""
 
+import ctypes
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock import _binary
+from penstock import _binary, _core
 from support.cluster import TestCluster
 from test_tf import EXITS
 
@@ -143,6 +145,23 @@ def test_an_error_of_a_worker_reaches_the_loop(tf: Any, service: Any, address: s
         list(broken.apply(service.distribute("distributed_epoch", address)))
 
 
+def test_an_error_is_not_taken_for_the_end_by_who_asks_again(tf: Any, service: Any, address: str) -> None:
+    broken = tf.data.Dataset.range(10).map(lambda x: tf.debugging.check_numerics(1.0 / tf.cast(x, tf.float32), "zero"))
+    iterator = iter(broken.apply(service.distribute("distributed_epoch", address)))
+    for _ in range(2):
+        with pytest.raises(tf.errors.OpError, match="zero"):
+            next(iterator)
+
+
+def test_a_column_of_another_type_than_the_spec_says_is_refused(tf: Any, service: Any, address: str) -> None:
+    from penstock import _tf_op
+
+    with penstock.Dataset.from_range(10).distribute(address) as reader:
+        read = _tf_op.over_reader(reader, tf.TensorSpec((), tf.int32), [""])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="values of another size than int32"):
+            next(iter(read))
+
+
 # ---- saving
 
 
@@ -184,6 +203,8 @@ def test_an_iterator_is_rolled_back_and_the_next_one_reads_the_next_epoch(tf: An
         checkpoint.read(middle)
     checkpoint.read(end)
     assert list(iterator) == []
+    checkpoint.read(checkpoint.write(str(tmp_path / "end of the end")))
+    assert list(iterator) == []
     assert [int(i) for i in read] == list(range(50)), "of the next epoch"
     again = iter(read)
     tf.train.Checkpoint(iterator=again).read(begin)
@@ -208,6 +229,43 @@ def test_a_readers_state_is_after_what_tensorflow_took(tf: Any, service: Any, ad
         next(iterator)
     assert sorted(got + [int(i) for i in read]) == list(range(100))
     reader.close()
+
+
+def taking_nothing_ahead(tf: Any, dataset: Any) -> Any:
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.inject_prefetch = False
+    return dataset.with_options(options)
+
+
+@pytest.mark.parametrize("taken", [1, 17])
+def test_rows_that_the_op_has_not_handed_out_go_to_others_when_the_reader_closes(tf: Any, service: Any, address: str, taken: int) -> None:
+    dataset = penstock.Dataset.from_range(1000)
+    read, reader = service.read(dataset, address, job_name=f"closed-after-{taken}")
+    iterator = iter(taking_nothing_ahead(tf, read))
+    got = [int(next(iterator)) for _ in range(taken)]
+    with dataset.distribute(address, job_name=reader.job_name) as other:
+        reader.close()
+        assert sorted(got + [int(i) for i in other]) == list(range(1000))
+
+
+def test_iterations_of_python_and_tensorflow_over_one_reader_are_one_after_the_other(tf: Any, service: Any, address: str) -> None:
+    read, reader = service.read(penstock.Dataset.from_range(1000), address, job_name="both-ways", epochs=None)
+    older = iter(reader)
+    next(older)
+    newer = iter(taking_nothing_ahead(tf, read))
+    got = [int(next(newer)) for _ in range(40)]
+    with pytest.raises(penstock.Invalid, match="another iteration of this dataset was begun"):
+        next(older)
+    reader.load_state_dict(reader.state_dict())
+    assert sorted(got + [int(i) for i in read]) == list(range(1000))
+    newest = iter(reader)
+    assert int(next(newest)) == 0
+    with pytest.raises(tf.errors.OpError, match="another iteration of this dataset was begun"):
+        next(newer)
+    reader.close()
+    with pytest.raises(penstock.Cancelled, match="the reader was closed"):
+        next(newest)
 
 
 def test_a_dataset_over_a_reader_is_not_sent_to_workers(service: Any, address: str) -> None:
@@ -236,6 +294,94 @@ def test_a_program_without_the_op_ends_too() -> None:
     environment = {**_binary.environment(), "PENSTOCK_TF_OP": "0"}
     done = subprocess.run([sys.executable, "-c", EXITS], env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 7, done.stderr[-3000:]
+
+
+# ---- joining, with a dispatcher that does not answer
+
+
+class Text(ctypes.Structure):
+    _fields_ = [("set", ctypes.c_void_p), ("to", ctypes.c_void_p)]
+
+
+class Abi(ctypes.Structure):
+    """That of abi.h."""
+
+    NAMES = ("find", "release", "begin", "next", "save", "restore", "end", "keep", "drop")
+    _fields_ = [("version", ctypes.c_uint32), ("size", ctypes.c_uint32), *((name, ctypes.c_void_p) for name in NAMES)]
+
+
+class Iterations:
+    """Of a job, as the op makes them, without TensorFlow's threads around them."""
+
+    WAITING = -1
+
+    def __init__(self, job: Any, name: str) -> None:
+        abi = Abi.from_address(_core.tf_abi())
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        self._offer = job.offer(name)
+        self._set = ctypes.CFUNCTYPE(None, pointer, pointer, number)(lambda *_: None)
+        self._element = ctypes.create_string_buffer(256)
+        self._next = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, number, pointer, Text)(abi.next)
+        self._begin = ctypes.CFUNCTYPE(pointer, pointer)(abi.begin)
+        self.end = ctypes.CFUNCTYPE(None, pointer)(abi.end)
+        self._job = ctypes.CFUNCTYPE(pointer, ctypes.c_char_p, number)(abi.find)(name.encode(), len(name))
+
+    def begin(self) -> int:
+        begun: int = self._begin(self._job)
+        return begun
+
+    def next(self, iteration: int, wait_ms: int = 20) -> int:
+        text = Text(ctypes.cast(self._set, ctypes.c_void_p), None)
+        code: int = self._next(iteration, wait_ms, ctypes.addressof(self._element), text)
+        return code
+
+    def element(self, iteration: int) -> int:
+        while (code := self.next(iteration, 1000)) == self.WAITING:
+            pass
+        return code
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Iterator[TestCluster]:
+    """Its dispatcher can be stopped, and goes on at the end."""
+    cluster = TestCluster(tmp_path, workers=1, worker_flags=["--allow-code"])
+    yield cluster
+    os.kill(cluster.dispatcher.pid, signal.SIGCONT)
+    cluster.stop()
+
+
+def test_an_iteration_that_is_given_up_while_it_joins_reads_no_epoch(tf: Any, service: Any, stopped: TestCluster) -> None:
+    from penstock.tf.iterations import Job
+
+    dataset = service.register_dataset(stopped.address, tf.data.Dataset.range(50)).numpy().decode()
+    iterations = Iterations(Job(stopped.address, dataset, "given-up", "shared", None, None), "given-up")
+    os.kill(stopped.dispatcher.pid, signal.SIGSTOP)
+    given_up = iterations.begin()
+    assert iterations.next(given_up) == Iterations.WAITING
+    iterations.end(given_up)
+    read = iterations.begin()
+    assert iterations.next(read) == Iterations.WAITING
+    os.kill(stopped.dispatcher.pid, signal.SIGCONT)
+    assert iterations.element(read) == 0
+    assert [job["epoch"] for job in stopped.status()["jobs"]] == [0]
+    iterations.end(read)
+
+
+def test_an_iteration_ends_while_another_joins(tf: Any, service: Any, stopped: TestCluster) -> None:
+    from penstock.tf.iterations import Job
+
+    dataset = service.register_dataset(stopped.address, tf.data.Dataset.range(50)).numpy().decode()
+    iterations = Iterations(Job(stopped.address, dataset, None, "shared", None, None), "alone")
+    ended = iterations.begin()
+    assert iterations.element(ended) == 0
+    os.kill(stopped.dispatcher.pid, signal.SIGSTOP)
+    joining = iterations.begin()
+    assert iterations.next(joining) == Iterations.WAITING
+    iterations.end(ended)
+    assert iterations.next(joining) == Iterations.WAITING
+    os.kill(stopped.dispatcher.pid, signal.SIGCONT)
+    assert iterations.element(joining) == 0
+    iterations.end(joining)
 
 
 # ---- building
@@ -271,3 +417,28 @@ def test_without_a_compiler_one_line_says_so_and_python_does_it(
     lines = [record.getMessage() for record in caplog.records if "by way of Python" in record.getMessage()]
     assert len(lines) == 1
     assert said in lines[0]
+
+
+def test_without_a_home_directory_python_does_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    from penstock import _tf_op
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("PENSTOCK_CACHE", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert _tf_op.library.__wrapped__() is None
+    assert "name one in PENSTOCK_CACHE" in caplog.text
+
+
+def test_with_a_compiler_that_does_not_end_python_does_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from penstock import _tf_op
+
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_tf_op.build, "_WITHIN", 0.1)
+    assert _tf_op.library.__wrapped__() is None
+    assert "within 0.1 s" in caplog.text

@@ -148,6 +148,7 @@ class Reader {
   virtual const Layout& layout() const = 0;
   virtual const std::string& job_name() const = 0;
   virtual Epoch epoch() const = 0;
+  virtual uint32_t epochs() const = 0;    // of the job; 0: unbounded
   virtual ReaderStats stats() const = 0;  // any thread
   virtual void Close() = 0;               // leaves the job; idempotent
 };

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from penstock import _columns, _core, _options, _progress
@@ -78,8 +78,6 @@ class Reader:
         self._total = total
         self._build = _columns.builder(core.structure)
         self._closed = False
-        self._iteration: _Iteration | None = None  # the only one that is given elements
-        self._left = 0  # rows of the current run that the loop has not taken
         self.saves_its_part = False  # and others theirs: where ranks that are not in step save together
 
     @property
@@ -102,14 +100,14 @@ class Reader:
     def __iter__(self) -> Iterator[Any]:
         if self._closed:
             raise Finished("this reader is closed; distribute the dataset again to read on")
-        self._give_back()
-        if not self._core.begin():
+        number = self._core.begin()
+        if number is None:
             raise Finished(
                 f"job {self.job_name!r} has {self._epochs} epoch(s), and they were read; "
                 "distribute with epochs=N for more, or epochs=None for one at each iteration"
             )
-        self._iteration = _Iteration(self, self._core, self._build)
-        return _progress.shown(self._iteration.elements(), self._total, f"{self.job_name} epoch {self.epoch}")
+        elements = _Iteration(number, self._core, self._build).elements()
+        return _progress.shown(elements, self._total, f"{self.job_name} epoch {self.epoch}")
 
     @checked(epoch=whole(0, 2**32 - 1))
     def set_epoch(self, epoch: int) -> None:
@@ -137,11 +135,10 @@ class Reader:
         timeout: seconds for the other consumers to come to this step, and for a dispatcher that is away to come back.
         """
         tag = None if at is None else self._tag_of(at)
-        untaken = self._left if tag is None else 0
         deadline = time.monotonic() + timeout
         while True:
             try:
-                state: dict[str, Any] = json.loads(self._core.state(tag, behind + untaken, scope == "rank", timeout))
+                state: dict[str, Any] = json.loads(self._core.state(tag, behind, scope == "rank", timeout))
                 return state
             except Unavailable:
                 timeout = deadline - time.monotonic() - _SAVE_PAUSE
@@ -165,8 +162,6 @@ class Reader:
         if not isinstance(state, dict):
             raise Invalid(f"load_state_dict takes what state_dict gave, a dict, and not {type(state).__name__}")
         self._core.restore(json.dumps(state))
-        self._iteration = None
-        self._left = 0
 
     def _tag_of(self, batch: Any) -> tuple[int, int]:
         if isinstance(batch, Tag):
@@ -188,14 +183,7 @@ class Reader:
         """Leaves the job; what this reader had not delivered goes to the others."""
         if not self._closed:
             self._closed = True
-            self._give_back()
             self._core.close()
-
-    def _give_back(self) -> None:
-        """Rows of the last run that the loop did not take are somebody else's."""
-        left, self._left = self._left, 0
-        if left:
-            self._core.give_back(left)
 
     def __enter__(self) -> Reader:
         return self
@@ -207,37 +195,28 @@ class Reader:
 class _Iteration:
     """One pass over a reader's elements."""
 
-    def __init__(self, reader: Reader, core: _core.Reader, build: _columns.Builder) -> None:
-        self._reader = reader
+    def __init__(self, number: int, core: _core.Reader, build: _columns.Builder) -> None:
+        self._number = number
         self._core = core
         self._build = build
 
     def elements(self) -> Iterator[Any]:
         # Iterators that keep nothing of what they passed on: memory goes back as soon as the loop lets go of it.
         runs = map(_columns.arrays, iter(self._next_run, None))
-        if self._core.batch > 0:
-            return map(self._build, runs)
-        return map(self._take_row, chain.from_iterable(map(self._start_run, runs)))
+        rows = runs if self._core.batch > 0 else chain.from_iterable(map(self._rows, runs))
+        return map(self._build, rows)
 
     def _next_run(self) -> _core.Batch | None:
-        self._check_newest()
-        return self._core.next()
+        return self._core.next(self._number)
 
-    def _start_run(self, leaves: Any) -> Iterator[Any]:
-        self._reader._left = len(leaves[0])
-        return _columns.rows(leaves)
+    def _rows(self, leaves: Any) -> Iterator[Any]:
+        """Those of a run; its first was taken with it."""
+        rows = _columns.rows(leaves)
+        return chain(islice(rows, 1), takewhile(self._take, rows))
 
-    def _take_row(self, row: Any) -> Any:
-        self._check_newest()
-        self._reader._left -= 1
-        return self._build(row)
-
-    def _check_newest(self) -> None:
-        if self._reader._iteration is not self:
-            raise Invalid(
-                "this iteration is over: the reader was iterated anew, or a state was loaded, and its elements go to the newest iteration; "
-                "end one loop before the next, or distribute the dataset twice to read it twice at a time"
-            )
+    def _take(self, row: Any) -> bool:
+        del row
+        return self._core.take_row(self._number)
 
 
 def open_reader(dataset: Dataset, service: Service, options: Mapping[str, Any]) -> Reader:

@@ -124,6 +124,7 @@ class InlineReader final : public Reader, private InlineLanes {
   const Layout& layout() const override { return pipeline_->layout(); }
   const std::string& job_name() const override { return options_.job_name; }
   Epoch epoch() const override { return epoch_; }
+  uint32_t epochs() const override { return options_.epochs; }
 
   ReaderStats stats() const override {
     const ShelfTotals totals = shelf_.totals();

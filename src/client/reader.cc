@@ -97,6 +97,7 @@ class RemoteReader final : public Reader {
   const Layout& layout() const override { return joined_.layout; }
   const std::string& job_name() const override { return joined_.job_name; }
   Epoch epoch() const override { return epoch_; }
+  uint32_t epochs() const override { return joined_.epochs; }
   ReaderStats stats() const override { return stamp_ == CurrentStamp() ? io_->Stats() : ReaderStats{}; }
 
   void Close() override {

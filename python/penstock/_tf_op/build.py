@@ -39,7 +39,10 @@ def is_ours(path: str) -> bool:
 
 
 def _directory() -> Path:
-    return Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "tf-op"
+    try:
+        return Path(os.environ.get("PENSTOCK_CACHE") or Path.home() / ".cache" / "penstock") / "tf-op"
+    except RuntimeError as error:
+        raise CannotBuild(f"there is no home directory for what is compiled ({error}); name one in PENSTOCK_CACHE") from error
 
 
 def _digest(flags: list[str]) -> str:
@@ -73,5 +76,7 @@ def _build(path: Path, flags: list[str]) -> None:
             raise CannotBuild(f"{compiler} could not compile penstock's TensorFlow op: {done.stderr.strip()[-500:]}")
         os.chmod(made, 0o644)
         os.replace(made, path)
+    except subprocess.TimeoutExpired as error:
+        raise CannotBuild(f"{compiler} did not compile penstock's TensorFlow op within {_WITHIN:g} s") from error
     finally:
         Path(made).unlink(missing_ok=True)

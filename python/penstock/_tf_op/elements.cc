@@ -123,6 +123,12 @@ absl::Status Differ(const Part& part) {
                                     " of the element has rows of different lengths, and its spec says that it is dense; give it a RaggedTensorSpec");
 }
 
+absl::Status OtherType(const Part& part) {
+  return absl::InvalidArgumentError("column " + std::to_string(part.column) + " has values of another size than " +
+                                    tensorflow::DataTypeString(part.dtype) +
+                                    ", which its spec wants; was the dataset registered anew under this job?");
+}
+
 Tensor RowSplits(const Walk& walk) {
   Tensor splits(tensorflow::DT_INT64, TensorShape({walk.items().count() + 1}));
   walk.Splits(splits.flat<int64_t>().data());
@@ -150,6 +156,8 @@ absl::Status AddPart(const PenstockAbi& abi, const PenstockElement& element, con
     }
     walk.Enter();
   }
+  const uint64_t wanted_size = part.dtype == tensorflow::DT_STRING ? 0 : tensorflow::DataTypeSize(part.dtype);
+  if (column.value_size != wanted_size) return OtherType(part);
   TensorShape shape;
   if (element.batched || part.ragged_rank > 0) shape.AddDim(walk.items().count());
   while (!walk.done()) {
