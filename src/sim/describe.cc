@@ -21,7 +21,11 @@ std::string Words(const msg::Beat& beat) {
                      (beat.idle ? " idle" : "") + " tail " + std::to_string(beat.tail_rows) + " holds {";
   for (const msg::Hold& hold : beat.holds) {
     text += " " + Lane(hold.lane) + "@" + std::to_string(hold.grant_from) + "f" + std::to_string(Raw(hold.fence)) + ":" +
-            std::to_string(hold.asked.seq) + (hold.open ? "o" : hold.ended ? "e" : "") + "+" + std::to_string(hold.ready_rows);
+            std::to_string(hold.asked.seq) +
+            (hold.open    ? "o"
+             : hold.ended ? "e"
+                          : "") +
+            "+" + std::to_string(hold.ready_rows);
   }
   text += " } finished {";
   for (const msg::Finish& finish : beat.finished) {
