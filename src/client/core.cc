@@ -144,7 +144,7 @@ void ClientCore::AcknowledgeFinishes(const msg::BeatReply& reply) {
     const auto& [name, finish] = item;
     const bool heard = finish.carried <= reply.serial && !listed.contains(name);
     const bool settled = finish.carried != 0 && (heard || Planted(Bug::kFinishSaidOnce));
-    if (settled && revived) gone_[name] = finish.finish.upto;
+    if (settled && (revived || finish.lease_over)) gone_[name] = finish.finish.upto;
     return settled;
   });
 }
@@ -188,6 +188,7 @@ Cursor ClientCore::Delivered(const GrantName& grant, Cursor from) const {
   const GrantName first{grant.lane, 0, Fence{}};
   for (auto at = gone_.lower_bound(first); at != gone_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second);
   for (auto at = lanes_.lower_bound(first); at != lanes_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second.mark.received);
+  for (auto at = finishes_.lower_bound(first); at != finishes_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second.finish.upto);
   return from;
 }
 
@@ -264,7 +265,7 @@ void ClientCore::ApplyMark(const Mark& mark) {
 }
 
 void ClientCore::Finish(const GrantName& grant, Cursor upto, bool ended) {
-  finishes_.try_emplace(grant, FinishOut{{grant.lane, grant.from, grant.fence, upto, ended}, 0});
+  finishes_.try_emplace(grant, FinishOut{{grant.lane, grant.from, grant.fence, upto, ended}, 0, now_ > lease_until_});
   ++finishes_made_;
 }
 

@@ -137,7 +137,8 @@ class ClientCore {
   };
   struct FinishOut {
     msg::Finish finish;
-    uint64_t carried = 0;  // serial of the first beat that said so; 0: none yet
+    uint64_t carried = 0;     // serial of the first beat that said so; 0: none yet
+    bool lease_over = false;  // when it was made
   };
   // What a beat says that is worth saying at once.
   struct News {

@@ -104,6 +104,17 @@ TEST(ClientCore, RowsThatWereDeliveredBeforeTheLeaseRanOutAreNotDeliveredAgain) 
   EXPECT_EQ(shell.beats.back().finished[0].upto, (Cursor{4, 0}));
 }
 
+TEST(ClientCore, RowsOfALaneThatEndedWhileAReplyWasOnItsWayAreNotDeliveredAgain) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0, 0, 1, 4)});
+  shell.Block(shell.OpenOf(0).stream, 0, 4);
+  shell.End(shell.OpenOf(0).stream, 4, false);
+  for (const uint64_t rows : {2u, 2u, 0u}) EXPECT_EQ(shell.NextRows(), rows);
+  shell.Grant({GrantOf(0, 0, 2, 4)});  // as if its lease had run out meanwhile
+  EXPECT_EQ(shell.OpenOf(0).open.fence, Fence{1}) << "the loop has all of it";
+}
+
 TEST(ClientCore, AnOverLeaseStopsDeliveryAndAReplyRevivesIt) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1)});
