@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from penstock import _foreign
+from penstock._loader import Loader, batches_of
 from penstock.errors import Invalid
 from penstock.jax import places
 from penstock.ragged import Ragged
 
 if TYPE_CHECKING:
-    from penstock.reader import Reader, Tag
+    from penstock.reader import Tag
     from penstock.service import Service
 
-_SHUFFLE_ROWS = 10_000  # in a lane's buffer, for inputs that cannot be permuted as a whole
 
-
-class DataLoader:
+class DataLoader(Loader):
     """Iterates batches of jax arrays that workers have prepared. Each `iter()` is one epoch.
 
     dataset: a `penstock.Dataset`, a torch dataset, or a `tf.data.Dataset`; the last two are code, which workers run with `--allow-code`.
@@ -49,22 +47,12 @@ class DataLoader:
         timeout: float = 600.0,
         even: str = "auto",
     ) -> None:
-        prepared = _foreign.dataset_of(dataset, "DataLoader")
-        if shuffle:
-            prepared = prepared.shuffle(_SHUFFLE_ROWS)
-        self.dataset = prepared if batch_size is None else prepared.batch(batch_size, drop_remainder=drop_last)
         self._put = _putter(sharding)
-        place = places.find(sharding, job_name)
-        self._consumers = place.consumers or 1
-        mode = processing_mode or ("strict" if self._consumers > 1 or place.mirrored else "shared")
-        if mode == "strict" and place.consumers is None:
-            place = places.Place(place.job_name, 0, 1)
-        self._reader: Reader = self.dataset.distribute(
-            service,
-            job_name=place.job_name,
-            consumer_index=place.index,
-            num_consumers=place.consumers,
-            processing_mode=mode,
+        super().__init__(
+            batches_of(dataset, batch_size, shuffle, drop_last),
+            places.find(sharding, job_name),
+            processing_mode,
+            service=service,
             seed=seed,
             epochs=epochs,
             even=even,
@@ -73,21 +61,6 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._to_jax, iter(self._reader))
-
-    def __len__(self) -> int:
-        """Batches of one epoch, where they can be counted without reading."""
-        batches = self.dataset.cardinality()
-        if batches < 0:
-            raise TypeError("the number of batches is not known without reading")
-        return batches // self._consumers
-
-    @property
-    def reader(self) -> Reader:
-        return self._reader
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration reads this epoch. Epochs follow by themselves, so there is no need to."""
-        self._reader.set_epoch(epoch)
 
     def tag(self) -> Tag | None:
         """Where the loop stands, for `state_dict(at=)` later."""
@@ -100,15 +73,6 @@ class DataLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration begins where the state was saved, on any number of processes. All of them call it."""
         self._reader.load_state_dict(state)
-
-    def close(self) -> None:
-        self._reader.close()
-
-    def __enter__(self) -> DataLoader:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _to_jax(self, element: Any) -> Any:
         return jax.tree.map(self._array, element)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 
-from penstock import _identity
+from penstock._loader import Place
 from penstock.errors import Invalid
-
-
-@dataclass(frozen=True)
-class Place:
-    job_name: str | None
-    index: int | None
-    consumers: int | None
-    mirrored: bool = False  # others hold the same rows, and must see the same batches
 
 
 def find(sharding: Any, job_name: str | None) -> Place:
     if sharding is None or jax.process_count() == 1:
-        return Place(*_identity.current().place(job_name, None, None))
+        return Place.among(job_name)
     holders = _holders(sharding)
     index, mirror = next((i, group.index(jax.process_index())) for i, group in enumerate(holders) if jax.process_index() in group)
-    name = _identity.current().place(job_name, index, len(holders))[0]
-    # `strict` has one order, a function of dataset, seed and number of consumers: so mirrors read jobs of their own, and see the same.
-    return Place(f"{name}-mirror-{mirror}" if mirror else name, index, len(holders), len(holders[index]) > 1)
+    return Place.mirror(job_name, index, len(holders), mirror, len(holders[index]))
 
 
 def _holders(sharding: Any) -> list[list[int]]:

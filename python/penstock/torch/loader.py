@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock import _foreign
 from penstock._check import checked, flag, function, optional, whole
+from penstock._loader import Loader, batches_of
 from penstock.errors import Invalid
 from penstock.torch import places, states
 from penstock.torch.ahead import Ahead
@@ -14,11 +14,8 @@ from penstock.torch.devices import Mover
 from penstock.torch.tensors import split_rows, to_torch
 
 if TYPE_CHECKING:
-    from penstock.dataset import Dataset
-    from penstock.reader import Reader
     from penstock.service import Service
 
-_SHUFFLE_ROWS = 10_000  # in a lane's buffer, for inputs that cannot be permuted as a whole
 _OF_TORCH = {  # arguments of torch's DataLoader that have no meaning here, and what to write instead
     "sampler": "shuffle=True permutes the dataset, and ranks share one job without a DistributedSampler; choose rows with filter, take, skip or mix",
     "batch_sampler": "give batch_size, or a dataset that is batched already",
@@ -30,7 +27,7 @@ _OF_TORCH = {  # arguments of torch's DataLoader that have no meaning here, and 
 }
 
 
-class DataLoader:
+class DataLoader(Loader):
     """Iterates batches of torch tensors that workers have prepared. Each `iter()` is one epoch.
 
     dataset: a `penstock.Dataset`, a torch dataset, or a `tf.data.Dataset`; the last two are code, which workers run with `--allow-code`.
@@ -81,23 +78,16 @@ class DataLoader:
     ) -> None:
         del num_workers, persistent_workers
         _refuse(of_torch)
-        self.dataset = _prepared(dataset, batch_size, shuffle, drop_last)
         self.batch_size = batch_size
         self._collate = collate_fn
         self._mover = Mover(device, pin_memory)
         self._depth = prefetch_factor
         self._ahead: Ahead | None = None
-        place = places.find(mesh, group, job_name)
-        self._ranks = place.consumers or 1
-        mode = processing_mode or ("strict" if self._ranks > 1 or place.mirrored else "shared")
-        if mode == "strict":
-            place = place.declared()
-        self._reader: Reader = self.dataset.distribute(
-            service,
-            job_name=place.job_name,
-            consumer_index=place.index,
-            num_consumers=place.consumers,
-            processing_mode=mode,
+        super().__init__(
+            batches_of(dataset, batch_size, shuffle, drop_last),
+            places.find(mesh, group, job_name),
+            processing_mode,
+            service=service,
             seed=seed,
             epochs=epochs,
             even=even,
@@ -111,21 +101,6 @@ class DataLoader:
             return elements
         self._ahead = Ahead(elements, self._mover.prepare, self._reader.tag(), self._depth)
         return map(self._mover.hand_out, self._ahead)
-
-    def __len__(self) -> int:
-        """Batches of one epoch on this rank, where they can be counted without reading."""
-        batches = self.dataset.cardinality()
-        if batches < 0:
-            raise TypeError("the number of batches is not known without reading")
-        return batches // self._ranks
-
-    @property
-    def reader(self) -> Reader:
-        return self._reader
-
-    def set_epoch(self, epoch: int) -> None:
-        """The next iteration reads this epoch, as with torch's DistributedSampler. Epochs follow by themselves, so there is no need to."""
-        self._reader.set_epoch(epoch)
 
     def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:
         """Where the loop is, on all ranks, for `torch.save` and torch.distributed.checkpoint; the arguments are those of `Reader.state_dict`.
@@ -143,13 +118,7 @@ class DataLoader:
 
     def close(self) -> None:
         self._stop_ahead()
-        self._reader.close()
-
-    def __enter__(self) -> DataLoader:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        super().close()
 
     def _stop_ahead(self) -> None:
         if self._ahead is not None:
@@ -159,13 +128,6 @@ class DataLoader:
     def _finish(self, element: Any) -> Any:
         tensors = to_torch(element)
         return tensors if self._collate is None else self._collate(split_rows(tensors))
-
-
-def _prepared(dataset: Any, batch_size: int | None, shuffle: bool, drop_last: bool) -> Dataset:
-    prepared = _foreign.dataset_of(dataset, "DataLoader")
-    if shuffle:
-        prepared = prepared.shuffle(_SHUFFLE_ROWS)
-    return prepared if batch_size is None else prepared.batch(batch_size, drop_remainder=drop_last)
 
 
 def _refuse(of_torch: dict[str, Any]) -> None:

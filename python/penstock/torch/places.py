@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import torch
 
-from penstock import _identity
 from penstock._check import wrong
+from penstock._loader import Place
 from penstock.errors import Invalid
 
 _DATA_DIMENSIONS = ("dp", "data", "dp_replicate")
-
-
-@dataclass(frozen=True)
-class Place:
-    job_name: str | None
-    index: int | None
-    consumers: int | None
-    mirrored: bool = False  # others hold the same rows, and must see the same batches
-
-    def declared(self) -> Place:
-        """As the only one, where nothing says that there are others."""
-        return self if self.consumers is not None else Place(self.job_name, 0, 1)
 
 
 def find(mesh: Any, group: Any, job_name: str | None) -> Place:
@@ -32,7 +20,7 @@ def find(mesh: Any, group: Any, job_name: str | None) -> Place:
             raise wrong("DataLoader: mesh", mesh, "a torch.distributed.device_mesh.DeviceMesh")
         return _in_mesh(mesh, job_name)
     index, consumers = (None, None) if group is None else _in_group(group)
-    return Place(*_identity.current().place(job_name, index, consumers))
+    return Place.among(job_name, index, consumers)
 
 
 def _in_group(group: Any) -> tuple[int, int]:
@@ -44,7 +32,6 @@ def _in_group(group: Any) -> tuple[int, int]:
 
 
 def _in_mesh(mesh: Any, job_name: str | None) -> Place:
-    """`strict` has one order, a function of dataset, seed and number of consumers: so mirrors read jobs of their own, and see the same."""
     names = list(mesh.mesh_dim_names or ())
     data = next((names.index(name) for name in _DATA_DIMENSIONS if name in names), 0)
     coordinate, sizes = list(mesh.get_coordinate()), list(mesh.mesh.shape)
@@ -52,8 +39,4 @@ def _in_mesh(mesh: Any, job_name: str | None) -> Place:
     mirror = 0
     for at, size in zip(coordinate, sizes):
         mirror = mirror * size + at
-    mirrored = any(size > 1 for size in sizes)
-    name = _identity.current().place(job_name, index, consumers)[0]
-    if name is None:  # one consumer alone: mirrors' jobs may be anonymous
-        return Place(None, index, consumers, mirrored)
-    return Place(f"{name}-mirror-{mirror}" if mirror else name, index, consumers, mirrored)
+    return Place.mirror(job_name, index, consumers, mirror, math.prod(sizes))

@@ -1,0 +1,92 @@
+"""What the loaders of all frameworks have in common: their place in a job, and a reader behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock import _foreign, _identity
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from penstock.dataset import Dataset
+    from penstock.reader import Reader
+
+_SHUFFLE_ROWS = 10_000  # in a lane's buffer, for inputs that cannot be permuted as a whole
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which of how many consumers of which job a process is."""
+
+    job_name: str | None
+    index: int | None
+    consumers: int | None
+    mirrored: bool = False  # others hold the same rows, and must see the same batches
+
+    @staticmethod
+    def among(job_name: str | None, index: int | None = None, consumers: int | None = None) -> Place:
+        """What is None, the environment says."""
+        return Place(*_identity.current().place(job_name, index, consumers))
+
+    @staticmethod
+    def mirror(job_name: str | None, index: int, consumers: int, mirror: int, mirrors: int) -> Place:
+        """`strict` has one order, a function of dataset, seed and number of consumers: so mirrors read jobs of their own, and see the same."""
+        name = Place.among(job_name, index, consumers).job_name
+        if name is not None and mirror > 0:  # one consumer alone may have no name: mirrors' jobs are anonymous, then
+            name = f"{name}-mirror-{mirror}"
+        return Place(name, index, consumers, mirrors > 1)
+
+    def mode(self, asked: str | None) -> str:
+        """The processing mode: several see one order of batches, whatever the number of workers."""
+        return asked or ("strict" if (self.consumers or 1) > 1 or self.mirrored else "shared")
+
+    def declared(self, mode: str) -> Place:
+        """As the only one, where nothing says that there are others and the mode must know."""
+        return Place(self.job_name, 0, 1) if mode == "strict" and self.consumers is None else self
+
+
+class Loader:
+    """Batches of `dataset`, of which a consumer at `place` reads its part."""
+
+    def __init__(self, dataset: Dataset, place: Place, processing_mode: str | None, **options: Any) -> None:
+        self.dataset = dataset
+        self._consumers = place.consumers or 1
+        mode = place.mode(processing_mode)
+        place = place.declared(mode)
+        self._reader: Reader = dataset.distribute(
+            job_name=place.job_name, consumer_index=place.index, num_consumers=place.consumers, processing_mode=mode, **options
+        )
+
+    def __len__(self) -> int:
+        """Batches of one epoch for this process, where they can be counted without reading."""
+        batches = self.dataset.cardinality()
+        if batches < 0:
+            raise TypeError("the number of batches is not known without reading")
+        return batches // self._consumers
+
+    @property
+    def reader(self) -> Reader:
+        return self._reader
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration reads this epoch, as with torch's DistributedSampler. Epochs follow by themselves, so there is no need to."""
+        self._reader.set_epoch(epoch)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def batches_of(dataset: Any, batch_size: int | None, shuffle: bool, drop_last: bool) -> Dataset:
+    """A dataset of any framework as the loader's arguments want it; batch_size=None leaves its elements as they are."""
+    prepared = _foreign.dataset_of(dataset, "DataLoader")
+    if shuffle:
+        prepared = prepared.shuffle(_SHUFFLE_ROWS)
+    return prepared if batch_size is None else prepared.batch(batch_size, drop_remainder=drop_last)
