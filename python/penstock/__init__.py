@@ -8,6 +8,7 @@ for batch in dataset.distribute("local:2"):
 """
 
 from penstock._core import __version__
+from penstock.condition import Condition, col, random
 from penstock.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from penstock.errors import (
     Busy,
@@ -40,6 +41,7 @@ __all__ = [
     "UNKNOWN_CARDINALITY",
     "Busy",
     "Cancelled",
+    "Condition",
     "DataError",
     "Dataset",
     "DatasetMismatch",
@@ -67,6 +69,8 @@ __all__ = [
     "Unavailable",
     "Var",
     "__version__",
+    "col",
     "connect",
     "local",
+    "random",
 ]

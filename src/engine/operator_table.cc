@@ -33,6 +33,7 @@ constexpr std::array kOperators = {
     OperatorDef{"tf", LaneClass::kSource, 0, 0, MakeCodeSource},
     OperatorDef{"tfrecord", LaneClass::kSource, 0, 0, MakeTfRecord},
     OperatorDef{"torch", LaneClass::kSource, 0, 0, MakeCodeSource},
+    OperatorDef{"where", LaneClass::kRow, 1, 1, MakeWhere},
     OperatorDef{"zip", LaneClass::kCount, 2, kAny, MakeZip},
 };
 

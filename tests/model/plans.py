@@ -68,7 +68,7 @@ def plans(draw: st.DrawFn, steps: int = 4) -> Case:
 def _step(draw: st.DrawFn, case: Case) -> Case:  # noqa: PLR0911
     dataset, rows = case.dataset, case.rows
     count = draw(st.integers(0, 60))
-    name = draw(st.sampled_from(["take", "skip", "shard", "enumerate", "repeat", "zip", "concatenate", "prefetch"]))
+    name = draw(st.sampled_from(["take", "skip", "shard", "enumerate", "repeat", "zip", "concatenate", "prefetch", "filter"]))
     if name == "take":
         return case.then(f"take({count})", dataset.take(count), ops.take(rows, count))
     if name == "skip":
@@ -87,6 +87,8 @@ def _step(draw: st.DrawFn, case: Case) -> Case:  # noqa: PLR0911
         return case.then(f"zip({other.words})", dataset.zip(other.dataset), ops.zip_rows(rows, other.rows))
     if name == "concatenate":
         return case.then(f"concatenate(skip({count}))", dataset.concatenate(dataset.skip(count)), ops.concatenate(rows, ops.skip(rows, count)))
+    if name == "filter" and isinstance(dataset.element_spec, penstock.Spec):
+        return case.then(f"filter(col() < {count})", dataset.filter(penstock.col() < count), [row for row in rows if row < count])
     return case.then("prefetch()", dataset.prefetch(), rows)
 
 

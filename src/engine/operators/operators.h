@@ -32,6 +32,7 @@ MadeOperator MakeShuffle(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeSkip(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeTake(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeTfRecord(const PlanNode& node, InputSpecs inputs);
+MadeOperator MakeWhere(const PlanNode& node, InputSpecs inputs);
 MadeOperator MakeZip(const PlanNode& node, InputSpecs inputs);
 
 }  // namespace penstock::engine
