@@ -174,27 +174,31 @@ class ClientCore {
   void Apply(const event::Close&);
   void Apply(const event::Timer&) {}
 
-  // core.cc: the dispatcher's side
+  // core.cc: the whole of it
+  void JoinIfDue();
+  void FailReader(Status status);
+  void SetTimerIfChanged();
+  TimePoint NextWake() const;
+
+  // core_grants.cc: what the dispatcher grants, and what becomes of it
   void TakeGrants(const msg::BeatReply& reply);
   void AcknowledgeFinishes(const msg::BeatReply& reply);
   void AddGrant(const msg::Grant& grant);
   Cursor Delivered(const GrantName& grant, Cursor from) const;
-  void ApplyMark(const Mark& mark);
-  void Finish(const GrantName& grant, Cursor upto, bool ended);
-  News CurrentNews() const;
-  void JoinIfDue();
-  void BeatIfDue();
-  void SendBeat(const News& news);
-  void FailReader(Status status);
-  void RemoveLane(Lanes::iterator lane);
   void AnswerRevokes(const msg::BeatReply& reply);
   void RenewLease(const msg::BeatReply& reply);
   void TakeSteps(const msg::BeatReply& reply);
+  void RemoveLane(Lanes::iterator lane);
+  void ApplyMark(const Mark& mark);
+  void Finish(const GrantName& grant, Cursor upto, bool ended);
+
+  // core_beats.cc: what it is told
+  uint32_t OpenTarget() const;
+  News CurrentNews() const;
+  void BeatIfDue();
+  void SendBeat(const News& news);
   msg::Beat MakeBeat(const News& news);
   std::vector<msg::Hold> Holds() const;
-  void SetTimerIfChanged();
-  TimePoint NextWake() const;
-  uint32_t OpenTarget() const;
 
   // core_restore.cc: into another generation
   bool Reads() const { return phase_ == Phase::kReading && rebuild_ == RebuildStep::kNone; }

@@ -22,6 +22,8 @@ using namespace std::chrono_literals;
 inline constexpr JobId kJob{7};
 inline constexpr uint64_t kRowBytes = 100'000;
 
+inline CoreOptions Options(uint64_t memory) { return {.memory = memory, .hello = {}, .block_target = kRowBytes}; }
+
 // A shell without sockets and threads: lanes of `lane_rows` rows, one row a block, memory shared with the consumers.
 class TestShell {
  public:
