@@ -96,6 +96,7 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   }
   if (!restore_->sent || joined.generation == job_.generation) return false;
   const bool rebuilt = restore_->rebuild;
+  const bool goes_on = rebuilt && joined.epoch == epoch_;  // as the shelf sees it
   begun_ = begun_ || !rebuilt;
   restore_.reset();
   rebuild_ = RebuildStep::kNone;
@@ -106,6 +107,9 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   sent_.clear();
   answered_ = serial_;
   epoch_ended_ = false;
+  if (!goes_on) totals_.epoch_batches = 0;
+  ready_batches_ = 0;
+  limit_ = steps_ = kNoLimit;
   job_ = joined;
   epoch_ = joined.epoch;
   waiting_for_.clear();

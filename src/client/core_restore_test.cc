@@ -145,6 +145,25 @@ TEST(ClientCoreRestore, OneThatIsUndecidedAndShallRestartRestoresTheJobsStart) {
   EXPECT_TRUE(shell.beats.back().begun);
 }
 
+TEST(ClientCoreRestore, StepsAndLimitsOfTheGenerationBeforeAreForgotten) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  msg::BeatReply limited = shell.Reply({GrantOf(0)});
+  limited.limit = 1;
+  shell.Answer(limited);
+  shell.Do(event::Restore{"state"});
+  shell.Do(shell.Welcome(1));
+  EXPECT_EQ(shell.beats.back().batches, 0u);
+  EXPECT_EQ(shell.beats.back().ready_batches, 0u);
+  limited = shell.Reply({GrantOf(0)});
+  limited.generation = Generation{1};
+  limited.limit = 1;
+  shell.Answer(limited);
+  shell.Block(shell.OpenOf(0).stream, 0, 8);
+  EXPECT_EQ(shell.NextRows(), 4u);
+  EXPECT_EQ(shell.NextRows(), 0u) << "the same limit as before holds again";
+}
+
 TEST(ClientCoreRestore, AJobThatTheDispatcherHasLostIsRebuiltAndTheLoopGoesOn) {
   CoreShell shell(BatchOf(4), Options());
   ReadSome(shell);
