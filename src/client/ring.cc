@@ -39,7 +39,7 @@ Cursor Ring::Told(LaneId lane) const {
 
 Status Ring::Tell(LaneId lane, const msg::Group& group) {
   const bool placed = std::any_of(ring_.begin(), ring_.end(), [&](const auto& p) { return p.lane == lane; });
-  if (!placed && Raw(lane) < next_lane_) return {};  // it has left the ring: its tail is known
+  if (!placed && Raw(lane) < next_lane_) return TellTail(lane, group), Status();  // it has left the ring
   Words& words = Of(lane);
   if (group.end <= words.told && group.first < words.told) return {};
   if (words.ended || group.first != words.told || group.end <= group.first || group.rows == 0 || group.rows > shape_.group_rows ||
@@ -50,6 +50,16 @@ Status Ring::Tell(LaneId lane, const msg::Group& group) {
   words.groups.push_back(group);
   words.told = group.end;
   return {};
+}
+
+// A position names a tail's rows, not its bytes.
+void Ring::TellTail(LaneId lane, const msg::Group& group) {
+  for (Tail& tail : tails_) {
+    if (tail.at.lane == lane && tail.at.first == group.first) tail.bytes = group.bytes;
+  }
+  for (RingPiece& piece : pieces_) {
+    if (piece.lane == lane && piece.group == group.first) piece.bytes = group.bytes;
+  }
 }
 
 Status Ring::TellEnd(LaneId lane, Cursor end) {

@@ -77,6 +77,7 @@ class Ring {
   enum class Can : uint8_t { kGive, kNot, kUnknown };  // a full group
 
   bool Turn();
+  void TellTail(LaneId lane, const msg::Group& group);
   bool TakeTails(uint64_t rows);
   bool TakeGroup();
   void Retire(LaneId lane);

@@ -26,6 +26,16 @@ RingReader::RingReader(const RingShape& shape, const RingPart& part, uint64_t fi
       walked_(ring_.position()),
       step_((ring_.next_batch() - first_batch) / part.consumers) {}
 
+Status RingReader::Tell(LaneId lane, const msg::Group& group) {
+  msg::Group known = group;
+  known.bytes = std::max<uint64_t>(group.bytes, 1);
+  if (const auto own = groups_.find({lane, known.first}); own != groups_.end() && own->second.bytes == 0) own->second.bytes = known.bytes;
+  for (RingPiece& piece : last_) {
+    if (piece.lane == lane && piece.group == known.first) piece.bytes = known.bytes;
+  }
+  return ring_.Tell(lane, known);
+}
+
 // ---- walking
 
 void RingReader::Walk() {
@@ -87,15 +97,17 @@ void RingReader::Settle() {
 void RingReader::Want(uint64_t held, uint64_t memory, bool alone) {
   uint64_t taken = held + outstanding_;
   for (const OwnBatch& batch : own_) {
+    const bool must = alone && &batch == &own_.front();
+    if (!must && !Told(batch)) return;
     uint64_t more = 0;
     for (const RingPiece& piece : batch.pieces) {
       const OwnGroup& group = groups_.at({piece.lane, piece.group});
       if (!group.wanted) more += group.bytes;
     }
-    const bool must = alone && &batch == &own_.front();
     if (!must && taken + more > memory) return;
     for (const RingPiece& piece : batch.pieces) {
       OwnGroup& group = groups_.at({piece.lane, piece.group});
+      if (group.bytes == 0) return;
       if (std::exchange(group.wanted, true)) continue;
       outstanding_ += group.bytes;
       taken += group.bytes;
@@ -103,8 +115,14 @@ void RingReader::Want(uint64_t held, uint64_t memory, bool alone) {
   }
 }
 
+bool RingReader::Told(const OwnBatch& batch) const {
+  return std::all_of(batch.pieces.begin(), batch.pieces.end(), [this](const RingPiece& piece) {
+    return groups_.at({piece.lane, piece.group}).bytes > 0;
+  });
+}
+
 bool RingReader::LacksRoom() const {
-  if (own_.empty()) return false;
+  if (own_.empty() || !Told(own_.front())) return false;
   const auto& pieces = own_.front().pieces;
   return std::any_of(pieces.begin(), pieces.end(), [this](const RingPiece& piece) { return !groups_.at({piece.lane, piece.group}).wanted; });
 }

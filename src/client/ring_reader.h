@@ -32,17 +32,17 @@ class RingReader {
   RingReader(const RingShape& shape, const RingPart& part, uint64_t first_batch, const RingPosition& start);
 
   // ---- what comes in
-  Status Tell(LaneId lane, const msg::Group& group) { return ring_.Tell(lane, group); }
+  Status Tell(LaneId lane, const msg::Group& group);
   Status TellEnd(LaneId lane, Cursor end) { return ring_.TellEnd(lane, end); }
   // A group that was asked for. False: it was not, or it is here already; the block is not kept. Internal: it has fewer
   // rows than were told of.
   Result<bool> Arrived(LaneId lane, const ShelfBlock& block);
   // As far as words go, and 64 batches of its own ahead of the loop.
   void Walk();
-  // Marks as wanted what has room: batches in order, while all that is wanted and held fits `memory`. `alone`: the loop has all that was popped and
-  // let go of it, so the first is wanted though it may be larger.
+  // Marks as wanted what has room: batches in order, while all that is wanted and held fits `memory`, and no group is wanted before its size was
+  // told. `alone`: the loop has all that was popped and let go of it, so the first is wanted though it may be larger.
   void Want(uint64_t held, uint64_t memory, bool alone);
-  // The first batch is known of, and not wanted.
+  // The first batch and its size are known, and it is not wanted.
   bool LacksRoom() const;
 
   // ---- what to do
@@ -72,9 +72,9 @@ class RingReader {
  private:
   using GroupKey = std::pair<LaneId, Cursor>;
   struct OwnGroup {
-    uint64_t bytes = 0;
-    uint64_t rows = 0;  // at least
-    uint32_t uses = 0;  // pieces of batches not popped
+    uint64_t bytes = 0;  // 0: not known
+    uint64_t rows = 0;   // at least
+    uint32_t uses = 0;   // pieces of batches not popped
     bool wanted = false;
     std::optional<ShelfBlock> block;
   };
@@ -88,6 +88,7 @@ class RingReader {
   void EndStep(RingPosition after);
   void Settle();
   void Add(const std::vector<RingPiece>& pieces);
+  bool Told(const OwnBatch& batch) const;
   bool Whole(const OwnBatch& batch) const;
   Cursor Passed(LaneId lane) const;
   std::optional<ShelfBlock> Use(const RingPiece& piece);
