@@ -82,10 +82,12 @@ std::string EncodeJob(const Job& job) {
     vacated.push_back(fb::CreateStoredSeatDirect(builder, index, seat.name.c_str(), Raw(seat.epoch), seat.ended, seat.position.c_str()));
   }
   const std::vector<uint32_t> delivered(job.delivered.begin(), job.delivered.end());
-  return Finish(builder, fb::CreateStoredJobDirect(builder, job.name.c_str(), job.anonymous, job.dataset.c_str(), static_cast<uint8_t>(job.mode),
-                                                   job.seed, job.epochs, job.consumers, Raw(job.generation), Raw(job.first_open), &replicas,
-                                                   job.next_replica, job.redelivered, job.dropped, static_cast<uint8_t>(job.even),
-                                                   static_cast<uint8_t>(job.on_death), job.places, job.started, &delivered, &steps, &vacated));
+  const std::vector<uint32_t> seated(job.seated.begin(), job.seated.end());
+  return Finish(
+      builder, fb::CreateStoredJobDirect(builder, job.name.c_str(), job.anonymous, job.dataset.c_str(), static_cast<uint8_t>(job.mode), job.seed,
+                                         job.epochs, job.consumers, Raw(job.generation), Raw(job.first_open), &replicas, job.next_replica,
+                                         job.redelivered, job.dropped, static_cast<uint8_t>(job.even), static_cast<uint8_t>(job.on_death), job.places,
+                                         job.started, &delivered, &steps, &vacated, &seated));
 }
 
 Result<Job> DecodeJob(JobId id, std::string_view bytes) {
@@ -118,6 +120,7 @@ Result<Job> DecodeJob(JobId id, std::string_view bytes) {
     job.vacated[s.index()] = {Text(s.name()), Epoch{s.epoch()}, s.ended(), Text(s.position())};
   });
   if (table->delivered() != nullptr) job.delivered.insert(table->delivered()->begin(), table->delivered()->end());
+  if (table->seated() != nullptr) job.seated.insert(table->seated()->begin(), table->seated()->end());
   return job;
 }
 

@@ -171,6 +171,7 @@ uint64_t SetTo(Job& job, const Position& position) {
   job.first_open = base.delivered.epochs_done;
   job.started = false;
   job.delivered.clear();
+  job.seated.clear();
   job.vacated.clear();
   job.steps.clear();
   job.limits.clear();

@@ -17,9 +17,12 @@ bool Read(const Job& job) {
   return std::any_of(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.expired; });
 }
 
+// Those that it was made for have all come; who has no name to find it by does not.
+bool NobodyToCome(const Job& job) { return job.anonymous || job.seated.size() >= job.consumers; }
+
 }  // namespace
 
-// A job goes when nobody reads it and nobody can come back to it: it has finished, or it has no name to be found by. One whose lease ended comes
+// A job goes when nobody reads it and nobody can come to it: it has finished for all, or it has no name to be found by. One whose lease ended comes
 // back by itself, to a job without a name too: a process that was stopped, a network that was away.
 void DispatcherCore::Impl::CollectJobs() {
   for (auto it = jobs_.begin(); it != jobs_.end();) {
@@ -27,7 +30,7 @@ void DispatcherCore::Impl::CollectJobs() {
     if (Read(job)) {
       job.read = now_;
       ++it;
-    } else if (job.finished()) {
+    } else if (job.finished() && NobodyToCome(job)) {
       it = Bury(it, kOutcomeFinished);
     } else if (job.anonymous && (job.members.empty() || now_ - job.read > kForgetExpired)) {
       it = Bury(it, kOutcomeLeft);
@@ -45,7 +48,9 @@ void DispatcherCore::Impl::CollectUnread() {
   std::sort(unread.begin(), unread.end());
   for (size_t i = 0; i < unread.size(); ++i) {
     const bool over = unread.size() - i > kUnreadJobs || now_ - unread[i].first > kUnreadFor;
-    if (over) Bury(jobs_.find(unread[i].second), kOutcomeLeft);
+    if (!over) continue;
+    const auto job = jobs_.find(unread[i].second);
+    Bury(job, job->second.finished() ? kOutcomeFinished : kOutcomeLeft);
   }
 }
 

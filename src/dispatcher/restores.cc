@@ -109,6 +109,7 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
     const auto old = before.find(id);
     if (old == before.end()) continue;  // it has left, and is missed when the job starts
     job.members.emplace(id, NewMember(job, old->second, recruit));
+    if (job.consumers > 0) job.seated.insert(recruit.restore.index);
     changes.members.insert(id);
   }
   for (auto& [id, member] : before) {

@@ -33,6 +33,11 @@ Epoch FirstEpoch(const Job& job, const msg::Join& join) {
   return base.ok() ? std::min(base->delivered.epochs_done, job.first_open) : job.first_open;
 }
 
+// One of those that the job was made for, which never had its seat.
+bool NeverCame(const Job& job, const Consumer& consumer) {
+  return job.consumers > 0 && consumer.declared == job.consumers && !job.seated.contains(consumer.index);
+}
+
 void GoOnFrom(const auto& before, Consumer& consumer) {
   consumer.epoch = before.epoch;
   consumer.position = before.position;
@@ -101,7 +106,10 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
 
 // It reads without having restored.
 Status DispatcherCore::Impl::Begin(Job& job, Consumer& consumer, Changes& changes) {
-  if (job.finished()) return JobFinished(job, OutcomeOf(job.name).value_or(kOutcomeFinished));
+  const std::optional<std::string> outcome = OutcomeOf(job.name);
+  // One that comes when the others have read all of it finds empty epochs, as it would in the middle of the last one.
+  const bool late = NeverCame(job, consumer) && !outcome;
+  if (job.finished() && !late) return JobFinished(job, outcome.value_or(kOutcomeFinished));
   if (consumer.declared != job.consumers) return OtherConsumers(job, consumer.declared);
   if (job.delivered.contains(consumer.index) && job.consumers > 0 && consumer.on_restart != OnRestart::kContinue) {
     return StartedAnew(job, consumer.index);
@@ -119,6 +127,7 @@ void DispatcherCore::Impl::TakeSeat(Job& job, Consumer& consumer, Changes& chang
   if (before != nullptr && !MayTakeOver(*before, consumer.attempt)) return;
   consumer.undecided = consumer.begun = false;
   changes.members.insert(consumer.id);
+  if (job.consumers > 0) changes.job = job.seated.insert(consumer.index).second || changes.job;
   if (before == nullptr) return TakeVacantSeat(job, consumer, changes);
   for (auto& [epoch, state] : job.open) {
     if (!job.holds() || before->epoch != consumer.epoch) continue;

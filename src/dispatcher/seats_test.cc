@@ -145,6 +145,40 @@ TEST(Seats, ADeclaredOneThatComesWhenTheEpochWasReadFindsItsEndAndNotAnotherPass
   EXPECT_TRUE(late.reply.grants.empty());
 }
 
+TEST(Seats, ADeclaredOneThatComesWhenTheJobHasFinishedFindsEmptyEpochsOnce) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const auto join = [&](uint64_t incarnation, uint32_t index) {
+    msg::Join of = h.JoinOf(incarnation);
+    of.consumers = 2;
+    of.index = index;
+    of.even = Even::kUneven;
+    return h.JoinOk(of, LayoutOf(1));
+  };
+  const auto leave = [&](const Scripted& reader) {
+    h.Say(SessionId{Raw(reader.beat.consumer)}, msg::Leave{reader.beat.job, reader.beat.consumer, {}, {}});
+  };
+  Scripted early(join(1, 0));
+  early.Hold(h, 1);
+  early.Finish(h, early.reply.grants.at(0), {8, 0}, true, 1, true);
+  ASSERT_TRUE(early.reply.end);
+  leave(early);
+  EXPECT_TRUE(h.core->Quiet());
+  Scripted again(join(2, 0));
+  again.beat.begun = true;
+  EXPECT_EQ(again.Error(h).code(), Code::kFinished) << "that one has been here";
+  h.Restart();
+  h.AddWorker(1);
+  Scripted late(join(3, 1));
+  late.beat.begun = true;
+  EXPECT_TRUE(late.Hold(h, 1).end);
+  EXPECT_TRUE(late.reply.grants.empty());
+  leave(late);
+  Scripted later(join(4, 1));
+  later.beat.begun = true;
+  EXPECT_EQ(later.Error(h).code(), Code::kFinished) << "all have been here";
+}
+
 TEST(OnDeath, RedeliverGivesADeadOnesLanesToOthers) {
   CoreHarness h;
   h.AddWorker(1);

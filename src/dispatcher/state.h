@@ -107,6 +107,7 @@ struct Job {
   uint32_t places = 0;           // strict: of the ring
   bool started = false;          // strict, even: all indices have joined, in this generation
   std::set<uint32_t> delivered;  // indices that delivered rows in this generation
+  std::set<uint32_t> seated;     // declared indices that have had a seat in this generation
   std::string base;              // the position that this generation began with; "": the job's start
   msg::Inputs inputs;
   std::map<Epoch, EpochState> open;

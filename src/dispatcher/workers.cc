@@ -39,7 +39,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     if (changed) TellAllWorkersChanged();
   }
   for (const JobId job : beat.jobs) {
-    if (!jobs_.contains(job)) reply.forget.push_back(job);
+    const auto known = jobs_.find(job);
+    if (known == jobs_.end() || known->second.finished()) reply.forget.push_back(job);
   }
   Reply(session, request, std::move(reply));
 }

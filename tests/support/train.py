@@ -3,7 +3,6 @@
 train.py FILES DIRECTORY RANKS
 """
 
-import contextlib
 import os
 import socket
 import sys
@@ -15,12 +14,7 @@ import penstock
 pattern, out, ranks = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 name = f"{socket.gethostname()}-{os.getpid()}"
 dataset = penstock.Dataset.from_tfrecord(pattern).parse_example({"id": "int64"}).shuffle(100).batch(20)
-# Finished: it came when the others had read all of it.
-with (
-    open(out / f"{name}.ids", "w") as file,
-    contextlib.suppress(penstock.Finished),
-    dataset.distribute(even="uneven", timeout=60) as reader,
-):
+with open(out / f"{name}.ids", "w") as file, dataset.distribute(even="uneven", timeout=60) as reader:
     for batch in reader:
         file.write("".join(f"{row}\n" for row in batch["id"].tolist()))
         file.flush()
