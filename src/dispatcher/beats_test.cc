@@ -196,6 +196,25 @@ TEST(Replicated, EachWorkerIsAPassAndItsGrantsArePinned) {
   EXPECT_EQ(a.reply.grants.size(), 2u) << "one that comes back is a new replica";
 }
 
+TEST(Replicated, OneThatWasToEndReadsTheReplicaOfAWorkerThatComesBeforeItHas) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.mode = Mode::kReplicated;
+  Scripted a(h.JoinOk(join, LayoutOf(2)));
+  join.incarnation = 2;
+  Scripted b(h.JoinOk(join, LayoutOf(2)));
+  a.Hold(h, 1);
+  b.Hold(h, 1);
+  a.Hold(h, 5, true);
+  ASSERT_EQ(a.reply.revoke.size(), 1u);
+  h.AddWorker(2);
+  h.Say(SessionId{2}, msg::Leave{b.beat.job, b.beat.consumer, {}, {}});
+  a.Finish(h, a.reply.revoke[0], {8, 0}, false, 5, true);
+  EXPECT_FALSE(a.reply.end);
+  EXPECT_FALSE(a.reply.grants.empty()) << "nobody else is there to read it";
+}
+
 TEST(Workers, OneThatIsSilentForItsLeaseIsForgottenAndToldToSayHelloAgain) {
   CoreHarness h;
   h.AddWorker(1);

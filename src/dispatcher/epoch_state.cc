@@ -39,7 +39,15 @@ std::set<ConsumerId> EpochState::DropReplica(ReplicaId replica) {
   state->dropped = true;
   std::erase_if(pool_, [&](const auto& item) { return item.first.first.replica == replica; });
   for (auto& [consumer, holder] : holders_) {
-    if (std::erase_if(holder, [&](const auto& item) { return item.first.lane.replica == replica; }) > 0) touched.insert(consumer);
+    for (auto it = holder.begin(); it != holder.end();) {
+      if (it->first.lane.replica != replica) {
+        ++it;
+        continue;
+      }
+      touched.insert(consumer);
+      it->second.revoked = true;
+      it = it->second.doubtful ? std::next(it) : holder.erase(it);
+    }
   }
   std::erase_if(holders_, [](const auto& item) { return item.second.empty(); });
   return touched;
@@ -145,7 +153,7 @@ std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finis
   const Cursor upto = std::max(finish.upto, held.from);
   if (finish.ended) {
     EndLane(finish.lane, upto.seq);
-  } else if (upto.seq < held.to) {
+  } else if (upto.seq < held.to && !Dropped(finish.lane.replica)) {
     RestorePiece({.lane = finish.lane,
                   .from = upto,
                   .to = held.to,
@@ -163,7 +171,7 @@ std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtf
   for (const auto& [name, held] : it->second) {
     const Cursor from = std::clamp(held.asked, held.from, Cursor{held.to, 0});
     if (held.doubtful) repeated += from.seq - held.from.seq;
-    if (from.seq == held.to) continue;
+    if (from.seq == held.to || Dropped(name.lane.replica)) continue;
     RestorePiece({.lane = name.lane,
                   .from = from,
                   .to = held.to,
@@ -194,6 +202,15 @@ uint64_t EpochState::DropUnwanted() {
 }
 
 uint64_t EpochState::DropPool() { return std::exchange(pool_, {}).size(); }
+
+void EpochState::RestoreGrant(ConsumerId consumer, const GrantName& name, Held held) {
+  held.revoked = held.revoked || Dropped(name.lane.replica);
+  holders_[consumer][name] = held;
+}
+
+bool EpochState::Dropped(ReplicaId replica) const {
+  return std::any_of(replicas_.begin(), replicas_.end(), [&](const ReplicaState& state) { return state.replica == replica && state.dropped; });
+}
 
 ReplicaState* EpochState::FindReplica(ReplicaId replica) {
   for (ReplicaState& state : replicas_) {

@@ -84,7 +84,8 @@ class EpochState {
   const std::map<ConsumerId, Holder>& holders() const { return holders_; }
 
   void AddReplica(ReplicaId replica, WorkerId worker);
-  // Its rows will not be delivered any more. Returns who held some.
+  // Its rows will not be delivered any more. Returns who held some. What may have been delivered twice is called back: only its holder knows how
+  // much of it was.
   std::set<ConsumerId> DropReplica(ReplicaId replica);
 
   // Every lane was granted at least once, to its end.
@@ -125,10 +126,11 @@ class EpochState {
   // For the store.
   void RestoreReplica(ReplicaState replica) { replicas_.push_back(std::move(replica)); }
   void RestorePiece(const Piece& piece) { pool_[{piece.lane, piece.from}] = piece; }
-  void RestoreGrant(ConsumerId consumer, const GrantName& name, const Held& held) { holders_[consumer][name] = held; }
+  void RestoreGrant(ConsumerId consumer, const GrantName& name, Held held);  // after its replica
 
  private:
   ReplicaState* FindReplica(ReplicaId replica);
+  bool Dropped(ReplicaId replica) const;
   void EndLane(LaneKey lane, Seq end);
   msg::Grant Hand(ConsumerId consumer, const Piece& piece);
   bool Ranged() const { return shape_.range_rows > 0; }

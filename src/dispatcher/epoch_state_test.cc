@@ -102,6 +102,20 @@ TEST(EpochState, ALostReplicaTakesItsGrantsAndPiecesWithIt) {
   EXPECT_TRUE(state.AllGranted());
 }
 
+TEST(EpochState, OfALostReplicaWhatMayHaveComeTwiceIsCalledBackAndCounted) {
+  EpochState state(Epoch{0}, {1, 0});
+  state.AddReplica(ReplicaId{0}, WorkerId{7});
+  state.TakeLane(kA);
+  state.GiveBackAll(kA, true);
+  const msg::Grant again = *state.TakeFromPool(kB);
+  EXPECT_THAT(state.DropReplica(ReplicaId{0}), testing::ElementsAre(kB));
+  ASSERT_NE(state.Find(kB), nullptr);
+  EXPECT_TRUE(state.Find(kB)->begin()->second.revoked);
+  EXPECT_FALSE(state.Done()) << "its holder has yet to say how much of it its loop had";
+  EXPECT_EQ(state.Finish(kB, FinishOf(again, {6, 0}, false)), 6u);
+  EXPECT_TRUE(state.Done());
+}
+
 TEST(EpochState, WhatABreakLeftIsDroppedWhenNobodyWantsItAndWhatDeathLeftIsNot) {
   EpochState state = Shared(4);
   const msg::Grant broken = *state.TakeLane(kA);

@@ -7,6 +7,7 @@
 #include "base/constants.h"
 #include "base/planted.h"
 #include "dispatcher/even.h"
+#include "dispatcher/readers.h"
 
 namespace penstock::dispatcher {
 namespace {
@@ -26,14 +27,12 @@ class Settler {
       Serve(state);
       HandOver(state);
       EvenOut(job_, state, now_, changes_);
-      End(state);
+      EndReaders(job_, state, now_, changes_);
     }
     Retire();
   }
 
  private:
-  using Members = std::vector<Consumer*>;
-
   // ---- epochs
   void OpenEpochs() {
     for (const auto& [id, consumer] : job_.members) {
@@ -49,7 +48,7 @@ class Settler {
   // At most two epochs are read at a time. One that nobody reads any more does not count: what is left of it is with those who have gone on.
   bool TooFarAhead(Epoch epoch) {
     size_t behind = 0;
-    for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) behind += Readers(Epoch{e}).empty() ? 0 : 1;
+    for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) behind += ReadersOf(job_, Epoch{e}).empty() ? 0 : 1;
     return behind > 1;
   }
 
@@ -57,7 +56,7 @@ class Settler {
   bool Grantable(Epoch epoch) {
     for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) {
       auto it = job_.open.find(Epoch{e});
-      if (it == job_.open.end() ? !Readers(Epoch{e}).empty() : !it->second.AllGranted()) return false;
+      if (it == job_.open.end() ? !ReadersOf(job_, Epoch{e}).empty() : !it->second.AllGranted()) return false;
     }
     return !TooFarAhead(epoch);
   }
@@ -66,7 +65,7 @@ class Settler {
     while (Over(job_.first_open)) {
       const Epoch done = job_.first_open;
       for (auto& [id, consumer] : job_.members) {
-        if (consumer.epoch == done) Finished(consumer);
+        if (consumer.epoch == done) TellEnd(consumer, changes_);
       }
       if (job_.open.erase(done) == 0) job_.dropped += job_.shape().lanes;
       job_.first_open = Epoch{Raw(done) + 1};
@@ -89,42 +88,11 @@ class Settler {
 
   bool Over(Epoch epoch) {
     if (auto state = job_.open.find(epoch); state != job_.open.end()) return state->second.Done();
-    return Readers(epoch).empty() && SomebodyBeyond(epoch);
+    return ReadersOf(job_, epoch).empty() && SomebodyBeyond(epoch);
   }
 
   bool SomebodyBeyond(Epoch epoch) const {
     return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return item.second.reads() && item.second.epoch > epoch; });
-  }
-
-  void Finished(Consumer& consumer) {
-    consumer.news = true;
-    if (consumer.ended) return;
-    consumer.ended = true;
-    consumer.ending = false;
-    changes_.members.insert(consumer.id);
-  }
-
-  // ---- who is there
-  Members Readers(Epoch epoch) {
-    Members readers;
-    for (auto& [id, consumer] : job_.members) {
-      if (consumer.reads() && !consumer.ended && consumer.epoch == epoch) readers.push_back(&consumer);
-    }
-    return readers;
-  }
-
-  // Its word that it is idle counts only if it knew of all its grants when it gave it.
-  bool Idle(const Consumer& consumer) const {
-    if (!consumer.idle) return false;
-    return std::all_of(job_.open.begin(), job_.open.end(), [&](const auto& item) { return item.second.AllKnown(consumer.id); });
-  }
-
-  size_t HeldBy(const Consumer& consumer) const {
-    size_t count = 0;
-    for (const auto& [epoch, state] : job_.open) {
-      if (const EpochState::Holder* holder = state.Find(consumer.id)) count += holder->size();
-    }
-    return count;
   }
 
   // ---- grants
@@ -135,7 +103,7 @@ class Settler {
 
   // What the last reader left by `break`, and what came back after all were told how many steps they have (even).
   void DropUnwanted(EpochState& state) {
-    const bool unread = Readers(state.epoch()).empty() && !AnyBehind(state.epoch()) && SomebodyBeyond(state.epoch());
+    const bool unread = ReadersOf(job_, state.epoch()).empty() && !AnyBehind(state.epoch()) && SomebodyBeyond(state.epoch());
     const bool evened = job_.steps.contains(state.epoch());
     const uint64_t dropped = (evened ? state.DropPool() : 0) + (unread ? state.DropUnwanted() : 0);
     if (dropped == 0) return;
@@ -146,7 +114,7 @@ class Settler {
 
   // Those still in the epoch; if there are none, and none to come, what was orphaned goes to those who have gone on.
   Members Takers(EpochState& state) {
-    Members takers = Readers(state.epoch());
+    Members takers = ReadersOf(job_, state.epoch());
     if (takers.empty() && !AnyBehind(state.epoch())) {
       for (auto& [id, consumer] : job_.members) {
         if (consumer.reads() && !consumer.ended && consumer.epoch > state.epoch()) takers.push_back(&consumer);
@@ -154,7 +122,7 @@ class Settler {
     }
     std::erase_if(takers, [](const Consumer* consumer) { return consumer->ending; });
     std::sort(takers.begin(), takers.end(), [&](const Consumer* a, const Consumer* b) {
-      return std::make_tuple(!Idle(*a), HeldBy(*a), Raw(a->id)) < std::make_tuple(!Idle(*b), HeldBy(*b), Raw(b->id));
+      return std::make_tuple(!Idle(job_, *a), HeldBy(job_, *a), Raw(a->id)) < std::make_tuple(!Idle(job_, *b), HeldBy(job_, *b), Raw(b->id));
     });
     return takers;
   }
@@ -175,7 +143,7 @@ class Settler {
     bool given = false;
     for (Consumer* consumer : takers) {
       if (evening && MarkOf(*consumer) > Least(takers) + EvenPiece(job_) / job_.inputs.layout.batch) continue;
-      uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, Idle(*consumer) ? 1 : 0), share);
+      uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, Idle(job_, *consumer) ? 1 : 0), share);
       if (evening || job_.shape().range_rows > 0)
         room = std::min<uint64_t>(room, kRangesEach - std::min<size_t>(kRangesEach, state.LiveHeld(consumer->id)));
       while (room-- > 0 && MayHaveMore(parts, *consumer) && Give(state, *consumer)) given = true;
@@ -193,7 +161,7 @@ class Settler {
   // All end at one step, so whoever is quick gains nothing by more than its part: the others would be short of it. In the evening rows are dealt one
   // by one instead.
   Parts PartsOf(const EpochState& state) {
-    const Members readers = Readers(state.epoch());
+    const Members readers = ReadersOf(job_, state.epoch());
     if (!EndsEvenly(job_) || Evening(job_, state) || readers.empty()) return {};
     uint64_t lanes = state.Available();
     for (const Consumer* reader : readers) lanes += reader->lanes_had;
@@ -231,7 +199,7 @@ class Settler {
   bool Deal(EpochState& state) {
     const auto deal = job_.deals.find(state.epoch());
     if (deal == job_.deals.end()) return false;
-    const Members readers = Readers(state.epoch());
+    const Members readers = ReadersOf(job_, state.epoch());
     const auto find = [&](ConsumerId id) {
       const auto at = std::find_if(readers.begin(), readers.end(), [&](const Consumer* consumer) { return consumer->id == id; });
       return at == readers.end() ? nullptr : *at;
@@ -251,23 +219,23 @@ class Settler {
 
   // ---- handover
   Members Needy(const EpochState& state) {
-    Members needy = Readers(state.epoch());
+    Members needy = ReadersOf(job_, state.epoch());
     const Parts parts = PartsOf(state);
-    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(*consumer) || !MayHaveMore(parts, *consumer); });
+    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(job_, *consumer) || !MayHaveMore(parts, *consumer); });
     return needy;
   }
 
   void HandOver(EpochState& state) {
     const size_t needy = Needy(state).size();
     if (needy > 0) RecallFromBeyond(state);
-    size_t coming = Coming(state);
+    size_t coming = ComingBack(job_, state);
     while (coming < needy && RevokeFromRichest(state)) ++coming;
   }
 
   // What was orphaned went to those who had gone on. One who has come into the epoch since reads it instead: they wait for it to end.
   void RecallFromBeyond(EpochState& state) {
     for (auto& [id, consumer] : job_.members) {
-      EpochState::Holder* holder = consumer.epoch > state.epoch() && Idle(consumer) ? state.Find(id) : nullptr;
+      EpochState::Holder* holder = consumer.epoch > state.epoch() && Idle(job_, consumer) ? state.Find(id) : nullptr;
       if (holder == nullptr) continue;
       for (auto& [name, held] : *holder) {
         consumer.news = consumer.news || !held.revoked;
@@ -276,21 +244,10 @@ class Settler {
     }
   }
 
-  // Grants that are on their way back from those who still read.
-  size_t Coming(const EpochState& state) const {
-    size_t coming = 0;
-    for (const auto& [id, holder] : state.holders()) {
-      auto member = job_.members.find(id);
-      if (member == job_.members.end() || member->second.ending) continue;
-      for (const auto& [name, held] : holder) coming += held.revoked && !held.broken ? 1 : 0;
-    }
-    return coming;
-  }
-
   bool RevokeFromRichest(EpochState& state) {
     Consumer* richest = nullptr;
-    for (Consumer* consumer : Readers(state.epoch())) {
-      if (consumer->ending || Idle(*consumer) || state.LiveHeld(consumer->id) < 2 || Silent(*consumer, now_)) continue;
+    for (Consumer* consumer : ReadersOf(job_, state.epoch())) {
+      if (consumer->ending || Idle(job_, *consumer) || state.LiveHeld(consumer->id) < 2 || Silent(*consumer, now_)) continue;
       if (richest == nullptr || state.LiveHeld(consumer->id) > state.LiveHeld(richest->id)) richest = consumer;
     }
     if (richest == nullptr) return false;
@@ -304,90 +261,6 @@ class Settler {
     richest->news = true;
     if (Planted(Bug::kRevokeUnanswered)) state.GiveBackAll(richest->id, false);
     return true;
-  }
-
-  // ---- END
-  void End(EpochState& state) {
-    Members readers = Readers(state.epoch());
-    if (readers.empty() || !state.AllGranted() || SomebodySilent(state) || Evening(job_, state)) return;
-    if (job_.steps.contains(state.epoch())) return EndEvened(readers);
-    Members staying = readers;
-    std::erase_if(staying, [](const Consumer* consumer) { return consumer->ending; });
-    if (staying.empty()) {  // those that were to stay are gone: choose again
-      for (Consumer* consumer : readers) consumer->ending = false;
-      staying = readers;
-    }
-    const bool nothing_left = PoolsEmpty(state.epoch());
-    if (nothing_left && Coming(state) == 0) ChooseEnding(staying);
-    for (Consumer* consumer : readers) {
-      if (consumer->ending) TakeTails(*consumer);
-    }
-    if (nothing_left) TellKeeper(state, staying);
-  }
-
-  // Each drops its own tails at the last step: none go to another.
-  void EndEvened(const Members& readers) {
-    for (Consumer* consumer : readers) {
-      if (Idle(*consumer) && HeldBy(*consumer) == 0) Finished(*consumer);
-    }
-  }
-
-  bool PoolsEmpty(Epoch upto) const {
-    return std::all_of(job_.open.begin(), job_.open.end(), [&](const auto& item) { return item.first > upto || item.second.pool().empty(); });
-  }
-
-  // The grants of one that may be dead come back when its lease ends: until then nobody is sent away.
-  bool SomebodySilent(const EpochState& state) const {
-    return std::any_of(state.holders().begin(), state.holders().end(), [&](const auto& item) {
-      auto member = job_.members.find(item.first);
-      return member != job_.members.end() && Silent(member->second, now_);
-    });
-  }
-
-  // While others are at work every idle one goes; when all are idle, all but the one with most tail rows.
-  void ChooseEnding(const Members& staying) {
-    const bool at_work = std::any_of(staying.begin(), staying.end(), [&](const Consumer* consumer) { return !Idle(*consumer); });
-    const Consumer* keeper = nullptr;
-    if (!at_work) {
-      keeper = *std::max_element(staying.begin(), staying.end(), [](const Consumer* a, const Consumer* b) { return a->tail_rows < b->tail_rows; });
-    }
-    for (Consumer* consumer : staying) {
-      if (consumer != keeper && Idle(*consumer)) consumer->ending = true;
-    }
-  }
-
-  void TakeTails(Consumer& consumer) {
-    bool holds = false;
-    for (auto& [epoch, state] : job_.open) {
-      EpochState::Holder* holder = epoch > consumer.epoch ? nullptr : state.Find(consumer.id);
-      if (holder == nullptr) continue;
-      holds = true;
-      for (auto& [name, held] : *holder) {
-        consumer.news = consumer.news || !held.revoked;
-        held.revoked = true;
-      }
-    }
-    if (!holds) Finished(consumer);
-  }
-
-  // What it holds of this epoch and those before goes into the batches of its own, which waits for this one to end.
-  bool GoneBeyond(ConsumerId id, Epoch epoch) const {
-    const auto member = job_.members.find(id);
-    return member != job_.members.end() && member->second.epoch > epoch;
-  }
-
-  // The last reader gets END with its tails: it delivers the one short batch.
-  void TellKeeper(const EpochState& state, const Members& staying) {
-    if (staying.size() != 1 || staying[0]->ending || !Idle(*staying[0]) || Readers(state.epoch()).size() != 1) return;
-    for (const auto& [epoch, other] : job_.open) {
-      if (epoch > state.epoch()) continue;
-      for (const auto& [id, holder] : other.holders()) {
-        if (id != staying[0]->id && GoneBeyond(id, state.epoch())) continue;
-        if (id != staying[0]->id) return;
-        if (std::any_of(holder.begin(), holder.end(), [](const auto& item) { return item.second.revoked; })) return;
-      }
-    }
-    Finished(*staying[0]);
   }
 
   Job& job_;
