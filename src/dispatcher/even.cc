@@ -34,7 +34,7 @@ class Evener {
     if (!Exhausted()) {
       MoveToPoorest();
     } else if (const uint64_t steps = Steps(); !Level(steps)) {
-      SetSteps(job_.evens() == Even::kPad ? std::max(steps, StepsOfRichest()) : steps);
+      SetSteps(job_.evens() == Even::kPad ? PaddedSteps(steps) : steps);
     }
   }
 
@@ -90,6 +90,13 @@ class Evener {
     }
     const uint64_t step = batch() * members_.size();
     return std::max(had, job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
+  }
+
+  // One that has no row of the epoch has nothing to repeat. Fewer rows than loops are left, after a restore near the end: there is no step for all.
+  uint64_t PaddedSteps(uint64_t steps) const {
+    const bool none_had = std::all_of(members_.begin(), members_.end(), [](const Consumer* consumer) { return consumer->batches == 0; });
+    const bool one_has_none = std::any_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return RowsOf(*consumer) == 0; });
+    return none_had && one_has_none ? 0 : std::max(steps, StepsOfRichest());
   }
 
   // Rows that a source row became stay with one loop, and `pad` loses none of them.

@@ -88,6 +88,13 @@ TEST_F(EvenTest, PaddingGoesToTheOneThatComesFurthest) {
   EXPECT_EQ(readers[1].reply.steps, 4u);
 }
 
+TEST_F(EvenTest, WhereFewerRowsThanLoopsAreLeftPaddingHasNothingToRepeatAndTheyAreDropped) {
+  Start(Even::kPad);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 0, {1});
+  EXPECT_EQ(Ended(readers[1], 0, {0}).steps, 0u);
+}
+
 TEST_F(EvenTest, WhatALoopAlreadyHasIsNotTakenFromIt) {
   Start();
   for (Scripted& reader : readers) reader.Hold(h, 1);

@@ -209,12 +209,18 @@ std::vector<LaneKey> Ledger::LanesRead(const Branch& branch) const {
   return lanes;
 }
 
-// Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one.
-uint64_t Ledger::MayMiss(const Branch& branch) const {
-  if (job_.even != Even::kDrop) return 0;
+// Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one. With `pad` fewer rows than consumers, where these are all that is
+// left of it: some would have nothing to repeat. (A source row may have become three.)
+uint64_t Ledger::MayMiss(const Branch& branch, Epoch epoch) const {
+  if (job_.even == Even::kUneven || (job_.even == Even::kPad && job_.mode == Mode::kStrict)) return 0;
   uint64_t consumers = job_.consumers;
-  for (const auto& [id, start] : branch.starts) consumers = std::max<uint64_t>(consumers, start.reader.consumers);
-  return (consumers + 1) * job_.layout.batch;
+  bool any_steps = false;
+  for (const auto& [id, start] : branch.starts) {
+    consumers = std::max<uint64_t>(consumers, start.reader.consumers);
+    any_steps = any_steps || start.steps.contains(epoch);
+  }
+  if (job_.even == Even::kDrop) return (consumers + 1) * job_.layout.batch;
+  return any_steps ? 0 : (consumers - 1) * (job_.multiplied > 0 ? 3 : 1);
 }
 
 void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
@@ -224,8 +230,8 @@ void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::ve
     wrong.push_back(std::to_string(replicas) + " replicas were read of " + std::to_string(outcome.workers) + " workers");
   }
   std::map<Epoch, uint64_t> missing;
-  const uint64_t may_miss = MayMiss(branch);
   for (const LaneKey& lane : lanes) {
+    const uint64_t may_miss = MayMiss(branch, lane.epoch);
     for (const Row& row : RowsOfLane(job_, lane)) {
       const bool there = branch.seen.contains(row) || (job_.mode != Mode::kReplicated && Has(branch, row));
       if (!there && ++missing[lane.epoch] > may_miss) return wrong.push_back(ToString(row) + " was never delivered");

@@ -93,7 +93,7 @@ class Ledger {
   void CheckRepeats(const Outcome& outcome, std::vector<std::string>& wrong) const;
   void CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
   void CheckEven(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
-  uint64_t MayMiss(const Branch& branch) const;
+  uint64_t MayMiss(const Branch& branch, Epoch epoch) const;
   std::vector<LaneKey> LanesRead(const Branch& branch) const;
 
   const JobScenario& job_;

@@ -129,11 +129,10 @@ Scenario Scenario::FromSeed(uint64_t seed) {
   }
   const size_t jobs = !run.large && random.Percent(15) ? 2 : 1;
   for (size_t i = 0; i < jobs; ++i) run.jobs.push_back(DrawJob(random, run, i));
-  // All that is asked for can be served, if slowly: group by group in room for a few; else a worker has room for a few lanes.
+  // All that is asked for can be served, if slowly: group by group in room for a few.
   uint64_t group_bytes = 0;
   for (const JobScenario& job : run.jobs) group_bytes = std::max(group_bytes, job.row_bytes * (job.layout.group_rows() + 3));
-  const bool strict = std::all_of(run.jobs.begin(), run.jobs.end(), [](const JobScenario& job) { return job.mode == Mode::kStrict; });
-  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(strict ? 4 : 16, 40) : random.Between(64, 256));
+  run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(4, 40) : random.Between(64, 256));
   return run;
 }
 
