@@ -49,13 +49,14 @@ void ConsumerNode::Linger() {
   After(world_.random.Percent(5) ? world_.random.Millis(20, 200) : world_.random.Micros(100, 10000), [this] { Turn(); });
 }
 
-// A finished job is how a consumer that came back learns that others did the rest; one that the job was made for, and that comes for the first time,
-// reads empty epochs instead. One that was shut out, or whose index another still has,
+// A finished job is how a consumer that came back, or was taken for dead, learns that others did the rest; one that the job was made for, and that
+// comes for the first time, reads empty epochs instead. One that was shut out, or whose index another still has,
 // ends; so does one whose cohort did not come together.
 void ConsumerNode::Told(const Status& status) {
   world_.Trace(*this, "is told " + status.ToString());
   if (status.code() == Code::kFinished) {
-    if (job_.declared && life() == 0 && !launch_.restore) world_.Violated(name() + " comes for the first time, and failed: " + status.ToString());
+    const bool first = job_.declared && life() == 0 && !launch_.restore;
+    if (first && cluster_.home.dispatcher.expired() == 0) world_.Violated(name() + " comes for the first time, and failed: " + status.ToString());
     return Finish();
   }
   const bool index_taken = status.code() == Code::kExists && job_.declared && life() > 0;
