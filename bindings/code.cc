@@ -84,10 +84,18 @@ CodeRows ToRows(const nb::object& answer) {
   return rows;
 }
 
+// Where Python is ending there is no GIL to be had any more, and nobody to give the object back to.
+bool LeftToTheEnd(nb::object& object) {
+  if (nb::is_alive()) return false;
+  object.release();
+  return true;
+}
+
 class Lane final : public CodeLane {
  public:
   Lane(nb::object runner, uint64_t number) : runner_(std::move(runner)), number_(number) {}
   ~Lane() override {
+    if (LeftToTheEnd(runner_)) return;
     const nb::gil_scoped_acquire acquire;
     const nb::error_scope raised;  // a reader may go while an exception is on its way
     try {
@@ -130,6 +138,7 @@ class InlineHost final : public CodeHost {
  public:
   explicit InlineHost(nb::object runner) : runner_(std::move(runner)) {}
   ~InlineHost() override {
+    if (LeftToTheEnd(runner_)) return;
     const nb::gil_scoped_acquire acquire;
     const nb::error_scope raised;
     runner_.reset();

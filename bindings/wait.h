@@ -4,7 +4,9 @@
 #include <nanobind/nanobind.h>
 
 #include <chrono>
+#include <exception>
 #include <future>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -22,9 +24,19 @@ inline void CheckSignals() {
 // deadline, and what it made is dropped there. So `work` owns all that it uses.
 template <class Work>
 auto Interruptible(Work work) {
-  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
+  using Made = std::invoke_result_t<Work>;
+  std::promise<Made> made;
+  auto result = made.get_future();
+  std::thread([work = std::make_optional(std::move(work)), made = std::move(made)]() mutable {
+    try {
+      Made value = (*work)();
+      work.reset();  // before the caller goes on, and perhaps ends the program: what the work owns may be Python's
+      made.set_value(std::move(value));
+    } catch (...) {
+      work.reset();
+      made.set_exception(std::current_exception());
+    }
+  }).detach();
   for (;;) {
     {
       nanobind::gil_scoped_release release;

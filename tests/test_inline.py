@@ -1,5 +1,7 @@
 """Without a service: what a service would refuse is refused, and what ranks cannot do that know nothing of each other."""
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -64,3 +66,10 @@ def test_a_batch_that_cannot_be_made_was_not_delivered() -> None:
             with pytest.raises(penstock.TooLarge):
                 next(elements)
         assert reader.state_dict() == before
+
+
+def test_a_program_that_read_through_a_function_ends_cleanly() -> None:
+    program = "import penstock; print(len(list(penstock.Dataset.from_range(10).map(lambda x: x + 1).batch(4))))"
+    for _ in range(8):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")

@@ -89,6 +89,7 @@ struct LaneContext {
   uint32_t cycle = 1;   // files that are read in turn
   bool serial = false;  // one lane with exactly the sequential meaning
   LaneKey key;
+  uint64_t state_cap = 0;    // LaneRequest::state_cap
   CodeHost* code = nullptr;  // null: plans with code are refused
 
   std::vector<Piece> PiecesOf(const Node& node) const;

@@ -130,6 +130,7 @@ class CompiledPipeline final : public Pipeline {
         engine::OrderKey{compiled.seed, request.key.epoch, request.key.replica, LaneId{static_cast<uint32_t>(lane_of_pass)}}.Pass(pass);
     plan.pieces = compiled.table.PiecesOf(lane_of_pass, plan.context.order);
     plan.context.key = request.key;
+    plan.context.state_cap = request.state_cap;
     plan.context.code = request.code;
     return code_root ? engine::MakeCodeRun(std::move(plan), request) : engine::MakeLaneRun(std::move(plan), request);
   }

@@ -56,6 +56,7 @@ struct LaneRequest {
   Seq to = kLaneEnd;
   uint64_t block_target = 0;             // bytes; blocks are whole groups, at least one, unless a group alone is larger than block_cap
   uint64_t block_cap = 0;                // bytes; a block is never larger, but a single row may be (it then asks the allocator for just that)
+  uint64_t state_cap = 0;                // bytes that operators may hold beyond blocks (a shuffle's buffer); 0: as many as they like
   bool by_group = false;                 // a block is one group, counted from `from`, however large; only the lane's last is smaller
   ExtentAllocator* allocator = nullptr;  // outlives the run
   CodeHost* code = nullptr;              // of a plan that runs code; outlives the run

@@ -31,7 +31,8 @@ TEST_P(ResumeOfRecords, ContinuesExactlyWhateverTheOrder) {
   const Plan records = Records(WriteFiles(dir, 5, 11, GetParam()));
   ExpectResumesEverywhere(records);
   ExpectResumesEverywhere(Over(records, "interleave", {{"cycle_length", int64_t{3}}}));
-  for (const int64_t buffer : {1, 4, 20, 1000}) ExpectResumesEverywhere(Over(records, "shuffle", {{"buffer_size", buffer}}));
+  for (const int64_t buffer : {int64_t{1}, int64_t{4}, int64_t{20}, int64_t{1000}, int64_t{1} << 32})
+    ExpectResumesEverywhere(Over(records, "shuffle", {{"buffer_size", buffer}}));
   ExpectResumesEverywhere(Over(Over(records, "shuffle", {{"buffer_size", int64_t{4}}}), "shuffle", {{"buffer_size", int64_t{7}}}));
   ExpectResumesEverywhere(Over(Over(records, "batch", {{"n", int64_t{3}}}), "shuffle", {{"buffer_size", int64_t{2}}}));
 }
@@ -146,6 +147,19 @@ TEST(Blocks, ThatCanNeverFitAreAnErrorThatNamesTheRowAndTheFlag) {
   EXPECT_THAT(status.message(), ::testing::HasSubstr("--memory"));
 }
 
+TEST(State, OfAShuffleThatOutgrowsTheBudgetIsAnErrorThatNamesTheFlag) {
+  TempDir dir;
+  const auto pipeline = Compile(Over(Records(WriteFiles(dir, 1, 500, Compression::kGzip, 1000)), "shuffle", {{"buffer_size", int64_t{400}}}));
+  HeapExtents heap;
+  const auto run = pipeline->OpenLane(
+      {.key = {}, .from = {}, .to = kLaneEnd, .block_target = 1000, .block_cap = 10'000, .state_cap = 100'000, .allocator = &heap});
+  const StepResult step = (*run)->Step();
+  ASSERT_TRUE(std::holds_alternative<Status>(step));
+  EXPECT_EQ(std::get<Status>(step).code(), Code::kTooLarge);
+  EXPECT_THAT(std::get<Status>(step).message(), ::testing::HasSubstr("smaller buffer_size"));
+  EXPECT_LT((*run)->state_bytes(), 400'000U);
+}
+
 TEST(Ranges, EndBeforeTheLaneAndAreExtended) {
   TempDir dir;
   const auto pipeline = Compile(Over(Records(WriteFiles(dir, 2, 10, Compression::kGzip)), "take", {{"count", int64_t{15}}}));
@@ -167,6 +181,12 @@ TEST(Ranges, BeyondTheLanesEndAreEmpty) {
   TempDir dir;
   const auto pipeline = Compile(Over(Records(WriteFiles(dir, 1, 5, Compression::kGzip)), "take", {{"count", int64_t{15}}}));
   EXPECT_TRUE(ReadLane(*pipeline, 0, {.from = 1000}).empty());
+}
+
+TEST(Ranges, BeyondTheEndOfAShuffledLaneAreEmptyAtOnce) {
+  TempDir dir;
+  const auto pipeline = Compile(Over(Records(WriteFiles(dir, 1, 5, Compression::kGzip)), "shuffle", {{"buffer_size", int64_t{3}}}));
+  EXPECT_TRUE(ReadLane(*pipeline, 0, {.from = kLaneEnd - 1}).empty());
 }
 
 }  // namespace

@@ -147,12 +147,19 @@ void WorkerCore::State::StartGroups(SharedLane& shared, const OpenLane& lane, Cu
   run = {.task = task, .job = lane.open.job, .key = lane.open.range.lane, .cursor = from};
   run.groups = SharedKeyOf(lane);
   run.moved = now_;
+  run.state_bytes = job.state_bytes;
   ++job.runs;
-  budget_.Open(HolderOf(task), GroupId{Raw(run.job)}, job.state_bytes);
+  budget_.Open(HolderOf(task), GroupId{Raw(run.job)}, run.state_bytes);
   budget_.Open(GroupsOf(task), GroupId{Raw(run.job)}, ReserveOf(job));
   shared.runs.push_back(task);
-  Do(StartLane{
-      .task = task, .job = run.job, .lane = run.key, .from = from, .block_target = block_target_, .block_cap = block_cap_, .by_group = true});
+  Do(StartLane{.task = task,
+               .job = run.job,
+               .lane = run.key,
+               .from = from,
+               .block_target = block_target_,
+               .block_cap = block_cap_,
+               .state_cap = StateCap(),
+               .by_group = true});
 }
 
 // Some follower waits for what this run makes next, and none that is further on makes it first. Where the groups that others made lead to

@@ -131,8 +131,9 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
     const TaskId task{next_task_++};
     run = &runs_[task];
     *run = {.task = task, .job = lane.open.job, .key = range.lane, .cursor = range.from};
+    run->state_bytes = job.state_bytes;
     ++job.runs;
-    budget_.Open(HolderOf(task), group, job.state_bytes);
+    budget_.Open(HolderOf(task), group, run->state_bytes);
     if (lane.ranged()) ranged_runs_[{run->job, run->key}].push_back(task);
     Do(StartLane{.task = task,
                  .job = run->job,
@@ -140,7 +141,8 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
                  .from = range.from,
                  .to = range.to,
                  .block_target = block_target_,
-                 .block_cap = block_cap_});
+                 .block_cap = block_cap_,
+                 .state_cap = StateCap()});
   }
   run->to = range.to;
   run->lane = lane.no;

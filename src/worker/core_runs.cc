@@ -87,12 +87,16 @@ void WorkerCore::State::Handle(const StepDone& event) {
   Run& run = found->second;
   run.stepping = false;
   Charge(run.consumer, 0, run.room);
-  const auto* block = std::get_if<BlockToken>(&event.outcome);
-  const uint64_t kept = block != nullptr && run.wanted() ? std::min(block->charge, run.room) : 0;
-  if (run.room > kept) budget_.Give(run.charged, run.room - kept);
   budget_.Force(HolderOf(run.task), event.state_bytes);
+  const bool outgrew = Outgrew(run, event.state_bytes);
+  Job& job = jobs_.at(run.job);
+  job.state_bytes = std::max(job.state_bytes, event.state_bytes);  // lanes that are opened later reserve what this one turned out to hold
+  const auto* block = std::get_if<BlockToken>(&event.outcome);
+  const uint64_t kept = block != nullptr && run.wanted() && !outgrew ? std::min(block->charge, run.room) : 0;
+  if (run.room > kept) budget_.Give(run.charged, run.room - kept);
   room_freed_ = true;
   if (!run.wanted()) return OnAbandoned(run, event.outcome);
+  if (outgrew) return OnOutgrown(run, event.outcome);
   if (run.groups) return OnGroupStep(run, event.outcome);
   if (block != nullptr) {
     OnBlock(run, *block);
@@ -103,6 +107,22 @@ void WorkerCore::State::Handle(const StepDone& event) {
   } else {
     OnStepFailed(run, std::get<Status>(event.outcome));
   }
+}
+
+// Its operators hold more than they declared, and the budget is over by more than a block: with all who wait for room, nobody would go on.
+bool WorkerCore::State::Outgrew(const Run& run, uint64_t state_bytes) const {
+  return state_bytes > run.state_bytes && budget_.committed() > budget_.capacity() + block_target_;
+}
+
+// It is opened again where, or when, what it holds fits.
+void WorkerCore::State::OnOutgrown(Run& run, const StepOutcome& outcome) {
+  if (const auto* block = std::get_if<BlockToken>(&outcome)) Do(ReleaseBlock{block->handle});
+  const uint64_t held = budget_.Held(HolderOf(run.task));
+  const Status why(Code::kBusy, ToString(run.key) + ": its operators hold " + std::to_string(held) +
+                                    " bytes (shuffle buffers, open files), which do not fit this worker's budget of " +
+                                    std::to_string(budget_.capacity()) + " beside other lanes now; open it elsewhere or later");
+  if (run.groups) return FailGroups(SharedKey(*run.groups), why);
+  OnStepFailed(run, why);
 }
 
 void WorkerCore::State::OnAbandoned(Run& run, const StepOutcome& outcome) {

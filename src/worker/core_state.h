@@ -82,8 +82,9 @@ struct Run {
   Seq to = kLaneEnd;
   LaneNo lane{};  // for whom; none: parked, or abandoned with a step still out
   bool stepping = false;
-  HolderId charged{};      // who pays for the step's room
-  ConsumerKey consumer{};  // for whom the step is
+  uint64_t state_bytes = 0;  // reserved for its operators when it began
+  HolderId charged{};        // who pays for the step's room
+  ConsumerKey consumer{};    // for whom the step is
   uint64_t room = 0;
   uint64_t wants = 0;   // an allocation that the last room did not cover
   bool peeked = false;  // stepped without room since its last block
@@ -207,6 +208,9 @@ class WorkerCore::State {
   bool TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes);
   void Step(OpenLane& lane, Run& run, uint64_t room);
   bool NeverFits(const OpenLane& lane, uint64_t bytes) const;
+  uint64_t StateCap() const { return budget_.capacity() - std::min(block_target_, budget_.capacity()); }  // of a lane beside one block
+  bool Outgrew(const Run& run, uint64_t state_bytes) const;
+  void OnOutgrown(Run& run, const StepOutcome& outcome);
   Status TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const;
   void OnBlock(Run& run, const BlockToken& block);
   void OnBlocked(Run& run, const Blocked& blocked);

@@ -115,6 +115,38 @@ TEST(WorkerCore, OperatorStateThatNeverFitsIsRefusedNamingTheFlag) {
   EXPECT_THAT(shell.at(1, 10).refused->message(), HasSubstr("--memory"));
 }
 
+TEST(WorkerCore, WhatALaneTurnedOutToHoldIsReservedForTheNext) {
+  TestShell shell(Options(1'000'000));
+  shell.state_bytes = 1'000;
+  shell.held_state = 600'000;
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{3}, kRowBytes);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 10).rows, 1U);
+  shell.Open(1, 11, LaneId{4}, kRowBytes);
+  ASSERT_TRUE(shell.at(1, 11).refused);
+  EXPECT_EQ(shell.at(1, 11).refused->code(), Code::kBusy);
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  ASSERT_TRUE(shell.at(1, 10).ended);
+  shell.Open(1, 12, LaneId{4}, kRowBytes);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 12).rows, 1U);
+}
+
+TEST(WorkerCore, ALaneThatOutgrowsTheBudgetBesideOthersIsToBeOpenedElsewhere) {
+  TestShell shell(Options(1'000'000));
+  shell.state_bytes = 1'000;
+  shell.held_state = 600'000;
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{3}, kRowBytes);
+  shell.Open(1, 11, LaneId{4}, kRowBytes);
+  shell.Settle();
+  ASSERT_TRUE(shell.at(1, 11).failed);
+  EXPECT_EQ(shell.at(1, 11).failed->code(), Code::kBusy);
+  EXPECT_THAT(shell.at(1, 11).failed->message(), HasSubstr("600000 bytes"));
+  EXPECT_EQ(shell.at(1, 10).rows, 1U);
+}
+
 TEST(WorkerCore, ARowLargerThanTheTargetGetsThroughAndRaisesTheReserve) {
   TestShell shell(Options(1'600'000));
   shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 700'000U : 50'000U; };

@@ -117,7 +117,8 @@ struct StartLane {  // makes the task; does no work yet
   Seq to = kLaneEnd;
   uint64_t block_target = 0;
   uint64_t block_cap = 0;
-  bool by_group = false;  // each block is one group, cut from `from` on; only the lane's last may be smaller
+  uint64_t state_cap = 0;  // LaneRequest::state_cap
+  bool by_group = false;   // each block is one group, cut from `from` on; only the lane's last may be smaller
 };
 struct StepLane {
   TaskId task{};

@@ -50,6 +50,7 @@ class Lanes::Task {
                                                .to = start_.to,
                                                .block_target = start_.block_target,
                                                .block_cap = start_.block_cap,
+                                               .state_cap = start_.state_cap,
                                                .by_group = start_.by_group,
                                                .allocator = &allocator_,
                                                .code = executors_.get()}));

@@ -15,6 +15,8 @@ namespace {
 
 constexpr uint32_t kSeeded = 0xFFFF0000;  // the operator number of shuffles that brought their own seed: equal seeds, equal orders
 constexpr uint64_t kExpectedRowBytes = 2 * kKiB;
+// A replay is done with numbers alone, so many without knowing how many rows there are.
+constexpr uint64_t kReplayedUncounted = uint64_t{1} << 22;
 
 class PermutedIndex final : public RowIndex {
  public:
@@ -29,8 +31,14 @@ class PermutedIndex final : public RowIndex {
 class ShuffleStream final : public RowStream {
  public:
   using OpenInput = std::function<Result<RowStreamPtr>()>;
-  ShuffleStream(RowStreamPtr input, OpenInput reopen, RandomStream random, uint64_t buffer_size, bool fits)
-      : input_(std::move(input)), reopen_(std::move(reopen)), random_(random), size_(buffer_size), order_(random, buffer_size), detached_(!fits) {}
+  ShuffleStream(RowStreamPtr input, OpenInput reopen, RandomStream random, uint64_t buffer_size, uint64_t state_cap, bool fits)
+      : input_(std::move(input)),
+        reopen_(std::move(reopen)),
+        random_(random),
+        size_(buffer_size),
+        state_cap_(state_cap),
+        order_(random, buffer_size),
+        detached_(!fits) {}
 
   Result<bool> Next(Row& row) override {
     PENSTOCK_TRY(Fill());
@@ -46,12 +54,14 @@ class ShuffleStream final : public RowStream {
   Result<uint64_t> Skip(uint64_t n) override {
     if (n == 0) return n;
     if (order_.draws() > 0 || !order_.empty()) return SkipByReading(*this, n);
-    PENSTOCK_ASSIGN(uint64_t rows, Load(n, kEndlessRows));
-    if (rows < n + size_) {  // the input ends before: the draws were others, now that its length is known
-      PENSTOCK_ASSIGN(input_, reopen_());
-      n = std::min(n, rows);
-      PENSTOCK_TRY(Load(n, rows));
-    }
+    n = std::min(n, kEndlessRows);
+    const bool count_first = n + size_ > kReplayedUncounted;
+    PENSTOCK_ASSIGN(const uint64_t rows, count_first ? input_->Skip(n + size_) : Load(n, kEndlessRows));
+    const bool ends_before = rows < n + size_;  // the draws are others, then
+    if (!ends_before && !count_first) return n;
+    PENSTOCK_ASSIGN(input_, reopen_());
+    n = std::min(n, rows);
+    PENSTOCK_TRY(Load(n, ends_before ? rows : kEndlessRows));
     return n;
   }
 
@@ -75,8 +85,17 @@ class ShuffleStream final : public RowStream {
       if (detached_) Detach(slots_[slot]);
       held_ += HeldBytes(slots_[slot]);
       order_.Add(slot);
+      PENSTOCK_TRY(CheckHeld());
     }
     return {};
+  }
+
+  Status CheckHeld() const {
+    if (state_cap_ == 0 || held_ <= state_cap_) return {};
+    return Status(Code::kTooLarge, "shuffle: " + std::to_string(order_.items().size()) + " rows of the buffer of " + std::to_string(size_) +
+                                       " hold " + std::to_string(held_) +
+                                       " bytes, more than the memory budget allows; give --memory more, or a smaller buffer_size")
+        .With("bytes", static_cast<int64_t>(held_));
   }
 
   // Where the whole lane seems to fit the buffer, rows share the windows that they were read into, and nothing is copied. If it does not, rows leave
@@ -119,6 +138,7 @@ class ShuffleStream final : public RowStream {
       ++at;
       Detach(slots_[place]);
       held_ += HeldBytes(slots_[place]);
+      PENSTOCK_TRY(CheckHeld());
     }
     const uint64_t taken = std::min(n == 0 ? 0 : n + size_ - 1, rows);  // the input up to the last row that a draw has seen
     PENSTOCK_ASSIGN(const uint64_t passed, input_->Skip(taken - at));
@@ -135,6 +155,7 @@ class ShuffleStream final : public RowStream {
   OpenInput reopen_;
   RandomStream random_;
   uint64_t size_;
+  uint64_t state_cap_;         // LaneRequest::state_cap
   Reservoir<uint64_t> order_;  // of slots
   std::vector<Row> slots_;
   std::vector<uint64_t> free_;
@@ -156,7 +177,8 @@ class Shuffle final : public Operator {
     PENSTOCK_ASSIGN(RowStreamPtr input, OpenStream(node.input(), inner));
     const auto reopen = [&node, inner] { return OpenStream(node.input(), inner); };
     const bool fits = Fits(*context.pieces) && TakesAllRecords(node.input());
-    return RowStreamPtr(std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_, fits));
+    return RowStreamPtr(
+        std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_, context.state_cap, fits));
   }
   uint64_t StateBytes(uint64_t lane_bytes) const override { return std::min(lane_bytes, buffer_size_ * kExpectedRowBytes); }
   Mixing mixing() const override { return Mixing::kShuffles; }
