@@ -16,6 +16,7 @@ Opinion<Service> PenstockService(const Inputs& in);
 Opinion<Role> PenstockRole(const Inputs& in);
 Opinion<Place> PenstockRank(const Inputs& in);
 Opinion<Address> PenstockAdvertise(const Inputs& in);
+Opinion<uint16_t> PenstockPort(const Inputs& in);  // of the dispatcher
 Opinion<std::string> PenstockJob(const Inputs& in);
 
 // original_kubernetes.cc: SPEC_TYPE, MACHINES_CONFIG, JOB_NAME, MY_POD_NAME

@@ -74,6 +74,14 @@ Opinion<Address> PenstockAdvertise(const Inputs& in) {
   return {ParseAddress(kAdvertise, *value, 0), std::string(kAdvertise)};
 }
 
+Opinion<uint16_t> PenstockPort(const Inputs& in) {
+  const Opinion<Service> service = PenstockService(in);
+  const auto* value = std::get_if<Service>(&service.says);
+  const auto* address = value == nullptr ? nullptr : std::get_if<Address>(value);
+  if (address == nullptr) return {};
+  return {address->port, std::string(kService)};
+}
+
 Opinion<std::string> PenstockJob(const Inputs& in) {
   const std::string* value = Find(in.environment, kJobName);
   if (value == nullptr) return {};

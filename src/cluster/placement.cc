@@ -41,10 +41,18 @@ bool CanBind(const addrinfo& address) {
 
 // The name by which others look for this server; "" where there is none.
 std::string OwnHost(const Report& report) {
+  const bool dispatcher = *report.role.value == Role::kDispatcher && report.service.value.ok();
+  const auto* service = dispatcher ? std::get_if<Address>(&*report.service.value) : nullptr;
+  const bool platform_says = report.advertise.source != Source::kArgument && report.advertise.source != Source::kPenstock;
+  if (service != nullptr && report.service.source == Source::kPenstock && platform_says) return service->host;  // a person's word goes before
   if (report.advertise.value.ok() && report.advertise.source != Source::kDefault) return report.advertise.value.value().host;
-  if (*report.role.value != Role::kDispatcher || !report.service.value.ok()) return {};
-  const auto* service = std::get_if<Address>(&*report.service.value);
   return service == nullptr ? std::string() : service->host;
+}
+
+// Where a dispatcher is looked for by a socket of this machine.
+const UnixService* OwnSocket(const Report& report) {
+  if (*report.role.value != Role::kDispatcher || !report.service.value.ok()) return nullptr;
+  return std::get_if<UnixService>(&*report.service.value);
 }
 
 // The dispatcher is on another machine: so are those who read.
@@ -75,6 +83,7 @@ Result<Placement> PlaceServer(const Report& report, const std::string& listen, c
   PENSTOCK_TRY(report.advertise.value);
   const bool named = report.advertise.source != Source::kDefault;
   if (!listen.empty()) return Placement{listen, named ? ToString(*report.advertise.value) : ""};
+  if (const UnixService* socket = OwnSocket(report)) return Placement{"unix:" + socket->path, ""};
   PENSTOCK_ASSIGN(const uint16_t port, report.listen_port.value);
   const std::string own = OwnHost(report);
   if (own.empty()) {

@@ -2,7 +2,7 @@
 //
 // A server binds the address it is known by where that is one of this machine's own, so that several fit one host on one port (a TFJob run as
 // local processes, several Slurm nodes on one machine). Where it is not (a name that only others can resolve), it binds all interfaces. Where
-// nobody knows it by a name it stays on loopback.
+// nobody knows it by a name it stays on loopback. A dispatcher listens where PENSTOCK_SERVICE says that it is: host, port, or socket.
 #pragma once
 
 #include <functional>

@@ -33,6 +33,14 @@ TEST(Placement, ADispatcherBindsTheNameItIsLookedForWhereThatIsItsOwn) {
   EXPECT_EQ(PlaceIn(Role::kDispatcher, {{"TF_CONFIG", kDispatcherOfTfJob}}, "", false).listen, "0.0.0.0:5050");
 }
 
+TEST(Placement, ADispatcherListensWherePenstockServiceSaysThatItIs) {
+  EXPECT_EQ(PlaceIn(Role::kDispatcher, {{"PENSTOCK_SERVICE", "penstock://127.0.0.2:6000"}}).listen, "127.0.0.2:6000");
+  EXPECT_EQ(PlaceIn(Role::kDispatcher, {{"PENSTOCK_SERVICE", "penstock://head:6000"}}, "", false).listen, "0.0.0.0:6000");
+  EXPECT_EQ(PlaceIn(Role::kDispatcher, {{"PENSTOCK_SERVICE", "unix:/run/penstock.sock"}}).listen, "unix:/run/penstock.sock");
+  EXPECT_EQ(PlaceIn(Role::kDispatcher, {{"PENSTOCK_SERVICE", "head:6000"}, {"TF_CONFIG", kDispatcherOfTfJob}}).listen, "head:6000");
+  EXPECT_EQ(PlaceIn(Role::kWorker, {{"PENSTOCK_SERVICE", "127.0.0.1:6000"}}).listen, "127.0.0.1:0");
+}
+
 TEST(Placement, AWorkerListensWhereItTellsOthersToLook) {
   const Environment slurm{
       {"HAS_READERS", "True"}, {"TASK_TYPE", "datasetworker"}, {"SLURM_JOB_NODELIST_HET_GROUP_0", "a1"}, {"SLURMD_NODENAME", "a2"}};

@@ -63,6 +63,7 @@ constexpr std::array kAdvertise = {
 };
 constexpr std::array kPort = {
     Row<uint16_t>{Source::kArgument, ArgumentPort},
+    Row<uint16_t>{Source::kPenstock, PenstockPort},
     Row<uint16_t>{Source::kOriginalKubernetes, OriginalKubernetesPort},
     Row<uint16_t>{Source::kTfConfig, TfConfigPort},
     Row<uint16_t>{Source::kOriginalSlurm, OriginalSlurmPort},
@@ -182,10 +183,12 @@ Answer<Rank> AskRank(const Inputs& in) {
   return {std::move(rank), answer.source, std::move(answer.because), std::move(answer.others)};
 }
 
-// The role decides where nobody says: the dispatcher's port is known to all, a worker tells its own.
+// The role decides where nobody says: the dispatcher's port is known to all, a worker tells its own. What PENSTOCK_SERVICE names is the
+// dispatcher's.
 Answer<uint16_t> AskPort(const Inputs& in, const Answer<Role>& role) {
   std::vector<Heard<uint16_t>> heard = Hear<uint16_t>(kPort, in);
   const bool dispatcher = role.value.ok() && *role.value == Role::kDispatcher;
+  if (!dispatcher) std::erase_if(heard, [](const Heard<uint16_t>& other) { return other.source == Source::kPenstock; });
   heard.push_back(
       {Source::kDefault, dispatcher ? Opinion<uint16_t>(kDefaultPort, "a dispatcher's") : Opinion<uint16_t>(uint16_t{0}, "any free one")});
   size_t winner = 0;
