@@ -60,6 +60,22 @@ def test_a_worker_is_alive_while_it_waits_for_the_dispatcher_and_ready_when_it_i
         waiting.communicate()
 
 
+def test_servers_with_addresses_of_their_own_have_the_same_port_for_probes(servers: Servers) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as free:
+        port = free.getsockname()[1]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        server = servers.start("dispatcher", "--listen", f"{host}:0", "--http", f":{port}")
+        assert f"http.up address={host}:{port}" in server.log
+        assert _get(server, "/readyz")[0] == 200
+
+
+def test_a_dispatcher_listens_where_penstock_service_says(servers: Servers, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as free:
+        address = f"127.0.0.2:{free.getsockname()[1]}"
+    assert servers.start("dispatcher", PENSTOCK_SERVICE=f"penstock://{address}").address == address
+    assert servers.start("dispatcher", PENSTOCK_SERVICE=f"unix:{tmp_path}/socket").address == f"unix:{tmp_path}/socket"
+
+
 def test_probes_answer_while_others_hold_their_connections_open(dispatcher: Server) -> None:
     address = re.search(r"http.up address=(\S+):(\d+)", dispatcher.log)
     assert address

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +22,7 @@ from support.data import Records
 from support.waiting import wait_until
 
 TRAIN = Path(__file__).parent / "support" / "train.py"
+DEPLOY = Path(__file__).parent.parent / "deploy" / "tfjob"
 EXAMPLES = Path(__file__).parent.parent / "examples" / "python"
 
 
@@ -38,14 +39,15 @@ def _shell(script: str) -> dict[str, Any]:
     return {"command": ["sh", "-c", script]}
 
 
-def _start(manifest: dict[str, Any], directory: Path, out: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
+def _start(manifest: dict[str, Any], directory: Path, out: IO[str] | int = subprocess.PIPE, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
     path = directory / "job.yaml"
     path.write_text(json.dumps(manifest))
-    return subprocess.Popen([_binary.path(), "tfjob", "run", str(path)], stdout=out, stderr=subprocess.STDOUT, text=True, env=_binary.environment())
+    command = [_binary.path(), "tfjob", "run", str(path), *flags]
+    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, env=_binary.environment())
 
 
-def _run(manifest: dict[str, Any], directory: Path) -> tuple[int, str]:
-    process = _start(manifest, directory)
+def _run(manifest: dict[str, Any], directory: Path, *flags: str) -> tuple[int, str]:
+    process = _start(manifest, directory, flags=flags)
     said, _ = process.communicate(timeout=100)
     return process.returncode, said
 
@@ -126,6 +128,51 @@ def test_one_stock_replica_alone_has_no_tf_config_and_dynamic_workers_have_the_s
     assert config == {"sparseCluster": {"ps": [], "worker": {"1": "reco-worker-1.default.svc:2222"}}, "task": {"type": "worker", "index": 1}}
 
 
+def test_volumes_are_where_the_container_has_them(tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "word").write_text("hello")
+    volumes = [
+        {"name": "words", "secret": {"secretName": "s"}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "host", "hostPath": {"path": str(tmp_path)}},
+    ]
+    mounts = [
+        {"name": "words", "mountPath": "/words/of", "readOnly": True},
+        {"name": "scratch", "mountPath": "/scratch"},
+        {"name": "host", "mountPath": "/host"},
+    ]
+    # What it leaves in its scratch directory it finds when it is started again; nobody else does.
+    script = """
+test ! -e /scratch/again || exit 0
+cat /words/of/word > /host/said
+touch /words/of/x || echo refused >> /host/said
+touch /scratch/again
+exit 130"""
+    container = {**_shell(script), "volumeMounts": mounts}
+    other = {**_shell("ls /scratch > /host/others"), "volumeMounts": mounts}
+    specs = {"Chief": _spec(container, volumes=volumes), "Evaluator": _spec(other, volumes=volumes)}
+    code, said = _run(_manifest(specs), tmp_path, "--volume", f"words={tmp_path / 'given'}")
+    assert code == 0, said
+    assert (tmp_path / "said").read_text() == "hellorefused\n"
+    assert (tmp_path / "others").read_text() == ""
+    assert not Path("/scratch").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "words"),
+    [
+        ([], "/secrets", "a secret, which there is none of here: name a directory with --volume token="),
+        (["--volume", "tokn=/tmp"], "/secrets", "the manifest has the volumes token"),
+        (["--volume", "token=/no/such"], "/secrets", "there is no directory '/no/such'"),
+        (["--volume", "token=/tmp"], "/usr/no/such", "make it, or mount elsewhere"),
+    ],
+)
+def test_a_volume_that_cannot_be_had_is_refused_by_name(tmp_path: Path, flags: list[str], path: str, words: str) -> None:
+    container = {**_shell("exit 0"), "volumeMounts": [{"name": "token", "mountPath": path}]}
+    code, said = _run(_manifest({"Chief": _spec(container, volumes=[{"name": "token", "secret": {"secretName": "s"}}])}), tmp_path, *flags)
+    assert (code, words in said) == (2, True), said
+
+
 def test_a_manifest_without_the_container_tensorflow_is_refused() -> None:
     manifest = _manifest({"Chief": _spec({"name": "main"})})
     with pytest.raises(penstock.Invalid, match="tensorflow"):
@@ -188,6 +235,24 @@ def test_a_training_job_survives_a_killed_reader_and_a_killed_dispatcher(tmp_pat
         (tmp_path / "hold").unlink()
         assert process.wait(100) == 0, log.read_text()[-3000:]
     assert _ids(tmp_path) == records.ids
+
+
+# ---- the manifests of deploy/
+
+
+@pytest.mark.parametrize(("manifest", "ranks"), [("custom-types.yaml", 3), ("stock-types.yaml", 1)])
+def test_a_manifest_of_deploy_runs_as_its_readme_says(tmp_path: Path, records: Records, manifest: str, ranks: int) -> None:
+    (tmp_path / "secrets").mkdir()
+    token = subprocess.run([_binary.path(), "token", "create"], capture_output=True, text=True, check=True).stdout
+    (tmp_path / "secrets" / "token").write_text(token)
+    files = Path(records.pattern)
+    arguments = ["train.py", f"/data/{files.name}", str(tmp_path), str(ranks)]
+    (tmp_path / "train.py").write_text(f"import runpy, sys\nsys.argv = {arguments!r}\nrunpy.run_path({str(TRAIN)!r}, run_name='__main__')\n")
+    command = [_binary.path(), "tfjob", "run", str(DEPLOY / manifest), "--volume", "token=secrets", "--volume", f"data={files.parent}"]
+    done = subprocess.run(command, cwd=tmp_path, env=_binary.environment(), capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert _ids(tmp_path) == records.ids
+    assert "restart" not in done.stderr, "no pod took another's port"
 
 
 # ---- the recommender of examples/

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ class Replica:
     index: int
     address: str  # of loopback
     container: Mapping[str, Any]
+    volumes: Mapping[str, Mapping[str, Any]]  # the pod's, by name
     restart_policy: str
     grace: float
 
@@ -134,6 +136,7 @@ def _replica(metadata: Mapping[str, Any], kind: str, index: int, spec: Mapping[s
         index=index,
         address=address,
         container=container,
+        volumes={volume["name"]: volume for volume in pod.get("volumes") or []},
         restart_policy=spec.get("restartPolicy") or pod.get("restartPolicy") or "Never",
         grace=float(pod.get("terminationGracePeriodSeconds", GRACE)),
     )
@@ -159,7 +162,7 @@ def tf_config(job: Job, replica: Replica) -> str | None:
 
 
 def environment(job: Job, replica: Replica, base: Mapping[str, str]) -> dict[str, str]:
-    values = dict(base)
+    values = {**base, "PATH": os.pathsep.join([base.get("PATH", os.defpath), os.path.dirname(_binary.path())])}  # an image has it there too
     config = tf_config(job, replica)
     if config is not None:
         values["TF_CONFIG"] = config

@@ -3,7 +3,8 @@
 Each replica is a process with the environment that its container would have: TF_CONFIG (in a container named `tensorflow`, and only where there is
 more than one replica), its env, the downward API, the pod's name as its host's. Names of pods resolve to loopback addresses, one a pod, by a hosts
 file that is mounted in a namespace of this run's own. Restart policies, exit codes, completion and cleanPodPolicy are the operator's. Images are
-not: commands run as they are found here, and a container without a command runs `penstock` with its args, as the image in deploy/ does.
+not: commands run as they are found here, and a container without a command runs `penstock` with its args, as the image in deploy/ does. Volumes are
+directories of this machine, mounted where the container has them in a root directory of the pod's own (_tfjob_volumes.py).
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock import _tfjob_volumes
 from penstock._tfjob import GRACE, STOCK_TYPES, Job, Replica, command, environment, hosts_file, load
 from penstock.errors import Error, Invalid
 
 RETRYABLE_FROM = 128
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
-_NAMED = ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"']  # a pod's host has the pod's name
+_NAMED = 'hostname "$0"'  # a pod's host has the pod's name
 
+
+_OWN = ["unshare", "--uts", "--mount", "--propagation", "private", "sh", "-e", "-c"]
 
 # ---- running it
 
@@ -40,6 +44,7 @@ class Pod:
     replica: Replica
     environment: dict[str, str]
     command: list[str]
+    prepare: str = _NAMED  # a shell's commands before it
     process: subprocess.Popen[bytes] | None = None
     restarts: int = 0
     due: float = 0.0  # when it may be started again
@@ -48,7 +53,7 @@ class Pod:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *_NAMED, self.replica.name, *self.command],  # it never outlives this run
+            ["setpriv", "--pdeathsig", "KILL", *_OWN, f'{self.prepare}\nexec "$@"', self.replica.name, *self.command],  # it never outlives this run
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -90,12 +95,18 @@ def restarts(policy: str, code: int) -> bool:
 class Run:
     """Starts the pods, watches them, and ends as the operator's job would."""
 
-    def __init__(self, job: Job, base: Mapping[str, str]) -> None:
+    def __init__(self, job: Job, base: Mapping[str, str], directories: Mapping[str, Path], scratch: Path) -> None:
         self.job = job
         self.pods = []
         for replica in job.replicas:
             values = environment(job, replica, base)
-            self.pods.append(Pod(replica, values, command(replica, values)))
+            prepare = _NAMED
+            mounts = _tfjob_volumes.mounts(replica, directories, scratch)
+            if mounts:
+                root = scratch / replica.name / "root"
+                root.mkdir(parents=True)
+                prepare += "\n" + _tfjob_volumes.root_with(mounts, root)
+            self.pods.append(Pod(replica, values, command(replica, values), prepare))
 
     def outcome(self) -> str | None:
         """Why the job is over: "" where it succeeded; None while it is not over."""
@@ -207,29 +218,39 @@ def _run_and_pass_signals(words: Sequence[str]) -> int:
     return process.wait()
 
 
-def run_manifest(path: str) -> int:
+def run_manifest(path: str, volumes: Sequence[str]) -> int:
     network = f"127.66.{os.getpid() % 254 + 1}"
     job = load(path, network)
+    directories = _tfjob_volumes.given(volumes, job)
     with tempfile.TemporaryDirectory(prefix="penstock-tfjob-") as directory:
-        hosts = Path(directory) / "hosts"
+        hosts, scratch = Path(directory, "hosts"), Path(directory, "pods")
         hosts.write_text(hosts_file(job))
-        inside = [sys.executable, "-m", "penstock.tfjob", "run", path, "--network", network]
-        return _run_and_pass_signals([*namespace(hosts), "setpriv", "--pdeathsig", "KILL", *inside])
+        inside = [sys.executable, "-m", "penstock.tfjob", "run", path, "--network", network, "--scratch", str(scratch)]
+        named = [word for name, source in directories.items() for word in ("--volume", f"{name}={source}")]
+        return _run_and_pass_signals([*namespace(hosts), "setpriv", "--pdeathsig", "KILL", *inside, *named])
+
+
+def run_inside(path: str, network: str, scratch: Path, volumes: Sequence[str]) -> int:
+    """In the namespace where the pods' names resolve."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    job = load(path, network)
+    return Run(job, os.environ, _tfjob_volumes.given(volumes, job), scratch).run()
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="penstock tfjob", description="Runs a TFJob manifest as processes of this machine.")
     parser.add_argument("action", choices=["run"])
     parser.add_argument("manifest")
+    parser.add_argument("--volume", action="append", default=[], metavar="NAME=DIR", help="the directory that is a volume of this name, in all pods")
     parser.add_argument("--network", help=argparse.SUPPRESS)  # inside the namespace
+    parser.add_argument("--scratch", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     try:
         if chosen.network is None:
-            return run_manifest(chosen.manifest)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda received, _: sys.exit(128 + received))
-        return Run(load(chosen.manifest, chosen.network), os.environ).run()
+            return run_manifest(chosen.manifest, chosen.volume)
+        return run_inside(chosen.manifest, chosen.network, Path(chosen.scratch), chosen.volume)
     except Error as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 2

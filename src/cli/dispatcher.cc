@@ -34,7 +34,7 @@ class Dispatcher final : public Command {
     flags.Text("--state-dir", &options_.state_dir,
                "Where datasets, jobs and positions are kept; default PENSTOCK_STATE_DIR or DATASET_JOURNALING_DIR, else they go with the process");
     security_.DeclareServing(flags);
-    flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
+    flags.Text("--http", &http_, "HOST:PORT, or :PORT of the address it listens on, that answers /healthz and /readyz");
     flags.Time("--exit-when-done", &options_.exit_when_done, "Exit with 0 when jobs were read and none was for so long, like 60s; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
     flags.Hidden("--parent", &parent_);
@@ -50,7 +50,7 @@ class Dispatcher final : public Command {
       if (server == nullptr) _exit(128 + signal);
       server->Stop();
     });
-    PENSTOCK_ASSIGN(const auto health, Health::Start(http_, "starting"));
+    PENSTOCK_ASSIGN(const auto health, Health::Start(http_, options_.listen, "starting"));
     PENSTOCK_ASSIGN(const auto server, dispatcher::DispatcherServer::Start(options_));
     running = server.get();
     health->Watch([&server] { return Health::State{.alive = server->Alive(kAnswersWithin), .ready = true, .why = {}}; });

@@ -22,8 +22,9 @@ class Health {
     bool ready = false;
     std::string why;  // not
   };
-  // Listens on `address`; where that is "", it does nothing. Until Watch it is alive and not ready, for `before`.
-  static Result<std::unique_ptr<Health>> Start(const std::string& address, std::string before);
+  // Listens on `address`; where that is "", it does nothing; ":port" is of the address that the server `listens` on, so that servers of one host
+  // that have addresses of their own have ports of their own too. Until Watch it is alive and not ready, for `before`.
+  static Result<std::unique_ptr<Health>> Start(const std::string& address, const std::string& listens, std::string before);
 
   void Watch(std::function<State()> look);
   void Forget();  // before what Watch looks at goes

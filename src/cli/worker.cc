@@ -52,7 +52,7 @@ class Worker final : public Command {
     flags.Time("--code-timeout", &options_.code_timeout, "How long user code may take for its next rows; default 5min");
     flags.Bytes("--code-memory", &options_.code_memory, "What one executor may hold; default a share of what there is");
     flags.Time("--drain-timeout", &options_.drain_timeout, "How long open lanes may go on after SIGTERM; default 30s");
-    flags.Text("--http", &http_, "HOST:PORT or :PORT that answers /healthz and /readyz");
+    flags.Text("--http", &http_, "HOST:PORT, or :PORT of the address it listens on, that answers /healthz and /readyz");
     flags.Time("--exit-when-done", &options_.exit_when_done,
                "Exit with 0 when the dispatcher says that all is done, or was away for so long while nobody read; default never");
     flags.Hidden("--ready-fd", &ready_fd_);
@@ -69,7 +69,7 @@ class Worker final : public Command {
       if (server == nullptr) _exit(128 + signal);
       ++asked == 1 ? server->Drain() : server->Stop();
     });
-    PENSTOCK_ASSIGN(const auto health, Health::Start(http_, "waits for the dispatcher at " + options_.dispatcher));
+    PENSTOCK_ASSIGN(const auto health, Health::Start(http_, options_.listen, "waits for the dispatcher at " + options_.dispatcher));
     PENSTOCK_ASSIGN(const auto server, worker::WorkerServer::Start(options_));
     running = server.get();
     health->Watch([&server] { return Look(*server); });
