@@ -86,6 +86,20 @@ def test_a_listing_names_the_files(tmp_path: Path, start_cluster: StartCluster) 
         assert sorted(int(i) for batch in reader for i in batch["id"]) == list(range(500))
 
 
+@pytest.mark.parametrize("workers", [0, 1, 2], ids=["inline", "one worker", "two workers"])
+def test_a_file_that_a_listing_names_and_nobody_has_is_named(tmp_path: Path, start_cluster: StartCluster, workers: int) -> None:
+    for name in ("a.gz", "b.gz"):
+        write_tfrecord(tmp_path / name, [{"id": 1}], "gzip")
+    listing = _listing_of(tmp_path)
+    (tmp_path / "b.gz").unlink()
+    service = start_cluster(workers=workers).address if workers else "inline"
+    with (
+        Dataset.from_tfrecord(listing=listing, compression="gzip").distribute(service, timeout=20) as reader,
+        pytest.raises(penstock.NotFound, match=r"b\.gz"),
+    ):
+        list(reader)
+
+
 def test_a_file_that_is_not_as_its_listing_says_is_refused_by_name(tmp_path: Path) -> None:
     write_tfrecord(tmp_path / "a.gz", [{"id": 1}], "gzip")
     listing = _listing_of(tmp_path)

@@ -126,7 +126,8 @@ class ClientCore {
     uint64_t told_bytes = 0;  // strict: of the largest group that the stream told of
     uint32_t attempts = 0;
     Status last_error;
-    Status permanent;  // one worker's word; another's makes it true
+    Status permanent;                // one worker's word; another's makes it true
+    std::set<WorkerId> misses_file;  // who said that a file of the lane is not there
   };
   struct BlockOut {
     GrantName grant;

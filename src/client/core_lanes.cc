@@ -18,6 +18,9 @@ bool GoesElsewhere(Code code) {
          code == Code::kCancelled;
 }
 
+// A file, and not a plan or a job that a worker may yet learn of.
+bool MissesFile(const Status& error) { return error.code() == Code::kNotFound && !error.detail("file").empty(); }
+
 }  // namespace
 
 void ClientCore::TakeWorkers(const std::vector<msg::WorkerInfo>& workers) {
@@ -218,12 +221,15 @@ void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {
   Lane& lane = at->second;
   lane.tried.insert(lane.worker);
   lane.last_error = Status(error).Prefixed(workers_.Name(lane.worker));
-  if (GoesElsewhere(error.code())) return;
-  // The same elsewhere? One other worker is asked, so that one bad machine does not end a job.
+  const bool misses_file = MissesFile(error);
+  if (misses_file) lane.misses_file.insert(lane.worker);
+  if (GoesElsewhere(error.code()) && !misses_file) return;
+  // The same elsewhere? One other worker is asked, so that one bad machine does not end a job; for a file, all: it may be some machines' only.
+  const std::set<WorkerId>& asked = misses_file ? lane.misses_file : lane.tried;
   const std::vector<WorkerId> order = workers_.Order(job_.job, at->first.lane, lane.pinned, now_);
-  const bool others = std::any_of(order.begin(), order.end(), [&](WorkerId worker) { return !lane.tried.contains(worker); });
-  if (lane.permanent.ok() && others) {
-    lane.permanent = std::move(error);
+  const bool others = std::any_of(order.begin(), order.end(), [&](WorkerId worker) { return !asked.contains(worker); });
+  if (others && (misses_file || lane.permanent.ok())) {
+    if (!misses_file) lane.permanent = std::move(error);
     return;
   }
   const bool names_lane = !error.detail("lane").empty();

@@ -230,6 +230,36 @@ TEST(ClientCore, AFailureThatIsWorthRetryingGoesElsewhere) {
   EXPECT_TRUE(shell.failures.empty());
 }
 
+TEST(ClientCore, AFileThatNoWorkerHasFailsTheJobOnceAllHaveSaidSo) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1), WorkerAt(2), WorkerAt(3)});
+  shell.Grant({GrantOf(0)});
+  const Status missing = Status(Code::kNotFound, "cannot open /data/7").With("file", "/data/7");
+  const auto misses = [&] { shell.Do(event::LaneSays{shell.OpenOf(0).stream, msg::LaneFailed{missing}}); };
+  misses();
+  shell.Fail(shell.OpenOf(0).stream, Code::kUnavailable);
+  misses();
+  shell.Pass(std::chrono::seconds(1));
+  misses();
+  EXPECT_TRUE(shell.failures.empty()) << "the one that was away may have it";
+  misses();
+  ASSERT_EQ(shell.failures.size(), 1u);
+  EXPECT_EQ(shell.failures[0].code(), Code::kNotFound);
+  EXPECT_EQ(shell.failures[0].detail("file"), "/data/7");
+}
+
+TEST(ClientCore, AJobThatAWorkerDoesNotKnowYetIsAskedForAgain) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  for (int i = 0; i < 3; ++i) {
+    shell.Fail(shell.OpenOf(0).stream, Code::kNotFound);
+    shell.Pass(std::chrono::seconds(1));
+  }
+  EXPECT_TRUE(shell.failures.empty());
+  EXPECT_EQ(shell.opens.size(), 4u);
+}
+
 TEST(ClientCore, ADataErrorIsTriedOnOneOtherWorkerAndThenReachesTheLoopAfterWhatIsReady) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1), WorkerAt(2), WorkerAt(3)});
