@@ -253,7 +253,8 @@ class Dataset:
             last: a few rows may come twice), or "restart" (the job begins again, for all consumers).
         on_death: what becomes of the lanes of a consumer that died: "hold" (they wait for it), "redeliver" (others get them), or "auto": hold
             where num_consumers is declared.
-        places: in strict, from how many lanes batches are taken in turn: a part of the order. 0: as many as consumers at the first start.
+        places: in strict, from how many lanes batches are taken in turn: a part of the order. 0: as many as consumers at the first start. Other
+            modes refuse it.
         attempt: how often the launcher has started the ranks anew; None: what torchrun, Slurm or TFJob says.
         """
         from penstock import _options, reader

@@ -11,6 +11,16 @@ Status CheckReadOptions(const ReadOptions& options) {
     return Status(Code::kInvalid,
                   "index " + std::to_string(index) + " is not below the " + std::to_string(options.consumers) + " declared consumers");
   }
+  if (options.places > 0 && options.mode != Mode::kStrict) {
+    return Status(Code::kInvalid, "places=" + std::to_string(options.places) + " says from how many lanes strict takes batches in turn, and mode '" +
+                                      std::string(Name(options.mode)) + "' has no such order: leave it out, or use mode strict");
+  }
+  const bool even = options.even == Even::kDrop || options.even == Even::kPad;
+  if (even && options.mode == Mode::kShared && options.on_death == OnDeath::kRedeliver) {
+    return Status(Code::kInvalid, std::string("even=") + (options.even == Even::kPad ? "pad" : "drop") +
+                                      " ends all consumers at one step, and on_death=redeliver lets them go on without one, which then comes back to "
+                                      "another step than theirs: use on_death=hold, or even=uneven");
+  }
   return {};
 }
 

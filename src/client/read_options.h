@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-// Invalid for a mode that is not there, or an index that is none of the declared consumers'.
+// Invalid for a mode that is not there, an index that is none of the declared consumers', and options that contradict each other.
 Status CheckReadOptions(const ReadOptions& options);
 // Invalid for what ranks that read inline cannot do, as none of them knows of the others.
 Status CheckInlineOptions(const ReadOptions& options, const Layout& layout);
