@@ -11,13 +11,13 @@
 #include <atomic>
 #include <deque>
 
-#include "base/log.h"
 #include "batch.h"
 #include "bind.h"
+#include "client/iterations.h"
+#include "client/join_alike.h"
 #include "code.h"
 #include "engine/pipeline.h"
 #include "errors.h"
-#include "jobs.h"
 #include "spec.h"
 #include "wait.h"
 
@@ -231,27 +231,6 @@ PyReader Inline(const Plan& plan, nb::dict options) {
   return {Unwrap(Interruptible([plan, options = ToReadOptions(options), code = std::move(code)] { return ReadInline(plan, options, code); })), true};
 }
 
-// Whether two datasets have the same elements, so that who wants the one may read the other.
-bool HaveSameElements(const Plan& one, const Plan& other) {
-  const AttrValue* specs[] = {one.nodes.back().attrs.Find("element_spec"), other.nodes.back().attrs.Find("element_spec")};
-  const Bytes* contents[] = {specs[0] == nullptr ? nullptr : std::get_if<Bytes>(specs[0]),
-                             specs[1] == nullptr ? nullptr : std::get_if<Bytes>(specs[1])};
-  return contents[0] != nullptr && contents[1] != nullptr && **contents[0] == **contents[1];
-}
-
-// Who comes to a job that reads another dataset of the same elements reads that one: a name is a job, whatever was registered since.
-Result<std::unique_ptr<Reader>> JoinAlike(Client& client, const std::string& dataset, const ReadOptions& options) {
-  Result<std::unique_ptr<Reader>> joined = client.Join(dataset, options);
-  if (joined.ok() || joined.status().code() != Code::kMismatch || options.job_name.empty()) return joined;
-  PENSTOCK_ASSIGN(const std::string found, client.FindJob(options.job_name));
-  if (found == dataset) return joined;
-  PENSTOCK_ASSIGN(const Plan theirs, client.GetDataset(found));
-  PENSTOCK_ASSIGN(const Plan ours, client.GetDataset(dataset));
-  if (!HaveSameElements(theirs, ours)) return joined;
-  LogWarn("job.reads_alike", {{"job", options.job_name}, {"reads", found}, {"asked_for", dataset}});
-  return client.Join(found, options);
-}
-
 PyReader JoinAny(const std::shared_ptr<Client>& client, const std::string& dataset, nb::dict options) {
   return {Unwrap(Interruptible([client, dataset, options = ToReadOptions(options)] { return JoinAlike(*client, dataset, options); })), false};
 }
@@ -259,21 +238,22 @@ PyReader JoinAny(const std::shared_ptr<Client>& client, const std::string& datas
 StateOptions::Scope ScopeOf(bool rank) { return rank ? StateOptions::Scope::kRank : StateOptions::Scope::kJob; }
 
 // For the op library's datasets of this name, as long as what is returned lives, or one of them.
-std::shared_ptr<Job> OfferReader(const PyReader& reader, const std::string& name, bool rank) {
-  auto job = std::make_shared<Job>(reader.epochs(), ScopeOf(rank));
-  OfferJob(name, job);
-  return job;
+std::shared_ptr<Iterations> OfferReader(const PyReader& reader, const std::string& name, bool rank) {
+  auto iterations = std::make_shared<Iterations>(reader.epochs(), ScopeOf(rank));
+  Offer(name, iterations);
+  return iterations;
 }
 
-std::shared_ptr<Job> OfferJoin(const std::shared_ptr<Client>& client, const std::string& name, const std::string& dataset, nb::dict options,
-                               bool alone) {
-  Job::Join join = [client, dataset, options = ToReadOptions(options)]() -> Result<std::shared_ptr<Reader>> {
+std::shared_ptr<Iterations> OfferJoin(const std::shared_ptr<Client>& client, const std::string& name, const std::string& dataset, nb::dict options,
+                                      bool alone) {
+  Iterations::Join join = [client, dataset, options = ToReadOptions(options)]() -> Result<std::shared_ptr<Reader>> {
     PENSTOCK_ASSIGN(std::shared_ptr<Reader> reader, JoinAlike(*client, dataset, options));
     return reader;
   };
-  auto job = std::make_shared<Job>(alone ? Job::Kind::kAlone : Job::Kind::kShared, std::move(join), StateOptions::Scope::kJob);
-  OfferJob(name, job);
-  return job;
+  const auto kind = alone ? Iterations::Kind::kAlone : Iterations::Kind::kShared;
+  auto iterations = std::make_shared<Iterations>(kind, std::move(join), StateOptions::Scope::kJob);
+  Offer(name, iterations);
+  return iterations;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The table that the TensorFlow op library is handed (python/penstock/_tf_op/abi.h), over jobs.h.
+// The table that the TensorFlow op library is handed (python/penstock/_tf_op/abi.h), over client/iterations.h.
 #include <nanobind/nanobind.h>
 
 #include <atomic>
@@ -8,14 +8,14 @@
 
 #include "abi.h"
 #include "bind.h"
-#include "jobs.h"
+#include "client/iterations.h"
 
 namespace nb = nanobind;
-using penstock::python::Iteration;
-using penstock::python::Job;
+using penstock::Iteration;
+using penstock::Iterations;
 
 struct PenstockJob {
-  std::shared_ptr<Job> job;
+  std::shared_ptr<Iterations> iterations;
 };
 
 struct PenstockRun {
@@ -26,7 +26,7 @@ struct PenstockRun {
 };
 
 struct PenstockIteration {
-  explicit PenstockIteration(std::shared_ptr<Job> job) : iteration(std::move(job)) {}
+  explicit PenstockIteration(std::shared_ptr<Iterations> all) : iteration(std::move(all)) {}
   Iteration iteration;
   PenstockRun* run = nullptr;  // of the last element; held
 };
@@ -71,13 +71,13 @@ int32_t Fail(const Status& status, const PenstockText& error) {
 }
 
 PenstockJob* Find(const char* name, uint64_t size) {
-  std::shared_ptr<Job> job = FindOfferedJob(std::string(name, size));
-  return job == nullptr ? nullptr : new PenstockJob{std::move(job)};
+  std::shared_ptr<Iterations> found = FindOffered(std::string(name, size));
+  return found == nullptr ? nullptr : new PenstockJob{std::move(found)};
 }
 
 void Release(PenstockJob* job) { delete job; }
 
-PenstockIteration* Begin(PenstockJob* job) { return new PenstockIteration(job->job); }
+PenstockIteration* Begin(PenstockJob* job) { return new PenstockIteration(job->iterations); }
 
 void Keep(PenstockRun* run) { run->holders.fetch_add(1, std::memory_order_relaxed); }
 
@@ -103,11 +103,11 @@ PenstockRun* MakeRun(std::shared_ptr<const Batch> batch) {
 
 int32_t Next(PenstockIteration* iteration, int64_t wait_ms, PenstockElement* element, PenstockText error) {
   if (!iteration->iteration.in_run()) Drop(std::exchange(iteration->run, nullptr));  // waiting holds no memory
-  Result<Step> step = iteration->iteration.Next(std::chrono::milliseconds(wait_ms));
+  Result<Iteration::Step> step = iteration->iteration.Next(std::chrono::milliseconds(wait_ms));
   if (!step.ok()) return Fail(step.status(), error);
-  if (std::holds_alternative<Waiting>(*step)) return PENSTOCK_WAITING;
-  if (std::holds_alternative<Ended>(*step)) return PENSTOCK_ENDED;
-  Rows& found = std::get<Rows>(*step);
+  if (std::holds_alternative<Iteration::Waiting>(*step)) return PENSTOCK_WAITING;
+  if (std::holds_alternative<Iteration::Ended>(*step)) return PENSTOCK_ENDED;
+  auto& found = std::get<Iteration::Element>(*step);
   if (iteration->run == nullptr || iteration->run->batch != found.batch) {
     Drop(std::exchange(iteration->run, nullptr));
     iteration->run = MakeRun(std::move(found.batch));
@@ -139,7 +139,7 @@ constexpr PenstockAbi kAbi = {PENSTOCK_ABI_VERSION, sizeof(PenstockAbi), &Find, 
 }  // namespace
 
 void BindTfAbi(nb::module_& m) {
-  nb::class_<Job>(m, "TfJob");
+  nb::class_<Iterations>(m, "Iterations");
   m.def("tf_abi", [] { return reinterpret_cast<uintptr_t>(&kAbi); });
   m.def("end_tf_iterations", &EndIterations);
 }

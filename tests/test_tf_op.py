@@ -20,22 +20,7 @@ from penstock import _binary, _core
 from support.cluster import TestCluster
 from test_tf import EXITS
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
-
-
-@pytest.fixture(scope="module")
-def service(tf: Any) -> Any:
-    from penstock import tf as service
-
-    return service
 
 
 @pytest.fixture(scope="module")
@@ -139,18 +124,42 @@ def test_a_dataset_of_the_service_is_distributed_again(tf: Any, service: Any, ad
     assert sorted(int(i) for i in outer) == list(range(0, 80, 10))
 
 
-def test_an_error_of_a_worker_reaches_the_loop(tf: Any, service: Any, address: str, path: str) -> None:
+def test_a_worker_that_cannot_have_the_op_says_what_to_do(tf: Any, service: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from penstock import _tf_op
+
+    assert _tf_op.usable()
+    with monkeypatch.context() as of_workers:
+        of_workers.setenv("CXX", "/no/such/compiler")
+        of_workers.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+        cluster = TestCluster(tmp_path, workers=1, worker_flags=["--allow-code"])
+    try:
+        inner = tf.data.Dataset.range(8).apply(service.distribute("distributed_epoch", cluster.address))
+        outer = inner.map(lambda x: x * 10)
+        with pytest.raises(tf.errors.OpError, match=r"/no/such/compiler.*Install g\+\+.*PENSTOCK_TF_OP=0"):
+            list(outer.apply(service.distribute("distributed_epoch", cluster.address)))
+        monkeypatch.setenv("PENSTOCK_TF_OP", "0")
+        inner = tf.data.Dataset.range(8).apply(service.distribute("distributed_epoch", cluster.address))
+        outer = inner.map(lambda x: x * 10)
+        assert sorted(int(i) for i in outer.apply(service.distribute("distributed_epoch", cluster.address))) == list(range(0, 80, 10))
+    finally:
+        cluster.stop()
+
+
+def _fails_at_three(tf: Any, service: Any, address: str) -> Any:
+    """All of the job fails with it: a row that cannot be made cannot be passed over."""
     broken = tf.data.Dataset.range(10).map(lambda x: tf.debugging.check_numerics(1.0 / tf.cast(x - 3, tf.float32), "three"))
+    return broken.apply(service.distribute("distributed_epoch", address))
+
+
+def test_an_iterator_is_at_its_end_after_its_error(tf: Any, service: Any, address: str, path: str) -> None:
+    iterator = iter(_fails_at_three(tf, service, address))
     with pytest.raises(tf.errors.OpError, match="three"):
-        list(broken.apply(service.distribute("distributed_epoch", address)))
+        list(iterator)
+    assert list(iterator) == []
 
 
-def test_an_error_is_not_taken_for_the_end_by_who_asks_again(tf: Any, service: Any, address: str) -> None:
-    broken = tf.data.Dataset.range(10).map(lambda x: tf.debugging.check_numerics(1.0 / tf.cast(x, tf.float32), "zero"))
-    iterator = iter(broken.apply(service.distribute("distributed_epoch", address)))
-    for _ in range(2):
-        with pytest.raises(tf.errors.OpError, match="zero"):
-            next(iterator)
+def test_ignore_errors_ends_where_the_job_has_failed(tf: Any, service: Any, address: str, path: str) -> None:
+    assert len(list(_fails_at_three(tf, service, address).ignore_errors())) <= 3
 
 
 def test_a_column_of_another_type_than_the_spec_says_is_refused(tf: Any, service: Any, address: str) -> None:
@@ -413,7 +422,7 @@ def test_without_a_compiler_one_line_says_so_and_python_does_it(
     if not compiler:
         monkeypatch.setenv("PATH", str(tmp_path))
     with caplog.at_level(logging.WARNING, "penstock"):
-        assert _tf_op.library.__wrapped__() is None
+        assert _tf_op._loaded.__wrapped__().module is None
     lines = [record.getMessage() for record in caplog.records if "by way of Python" in record.getMessage()]
     assert len(lines) == 1
     assert said in lines[0]
@@ -427,7 +436,7 @@ def test_without_a_home_directory_python_does_it(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.delenv("PENSTOCK_CACHE", raising=False)
     monkeypatch.setattr(Path, "home", homeless)
-    assert _tf_op.library.__wrapped__() is None
+    assert _tf_op._loaded.__wrapped__().module is None
     assert "name one in PENSTOCK_CACHE" in caplog.text
 
 
@@ -440,5 +449,5 @@ def test_with_a_compiler_that_does_not_end_python_does_it(monkeypatch: pytest.Mo
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(_tf_op.build, "_WITHIN", 0.1)
-    assert _tf_op.library.__wrapped__() is None
+    assert _tf_op._loaded.__wrapped__().module is None
     assert "within 0.1 s" in caplog.text

@@ -32,9 +32,19 @@ def usable() -> bool:
     return os.environ.get("PENSTOCK_TF_OP") != "0" and library() is not None
 
 
-@functools.cache
 def library() -> Any:
-    """The op's Python module, bound to this process's readers; None where it cannot be had, and why is logged."""
+    """The op's Python module, bound to this process's readers; None where it cannot be had."""
+    return _loaded().module
+
+
+@dataclass(frozen=True)
+class Loaded:
+    module: Any = None
+    why_not: str = ""
+
+
+@functools.cache
+def _loaded() -> Loaded:
     import tensorflow as tf
 
     try:
@@ -46,9 +56,9 @@ def library() -> Any:
             raise build.CannotBuild(f"{path} was made for another version")
     except (build.CannotBuild, OSError, tf.errors.OpError) as error:
         log.warning("tf.data gets its elements by way of Python, which is slower, and its iterators cannot be saved: %s", error)
-        return None
+        return Loaded(why_not=str(error))
     atexit.register(_core.end_tf_iterations)
-    return module
+    return Loaded(module)
 
 
 def over_job(job: dict[str, Any], offer: Any, spec: Any, columns: Sequence[str]) -> Any:
@@ -82,8 +92,9 @@ def prepare(content: bytes) -> None:
         return
     if library() is None:
         raise CodeError(
-            "the graph reads another dataset of the service by penstock's TensorFlow op, which cannot be had here (its executor's log says why); "
-            "install g++ where workers run, or set PENSTOCK_TF_OP=0 in the program",
+            "the graph reads another dataset of the service by penstock's TensorFlow op, which this worker cannot have: "
+            f"{_loaded().why_not}. Install g++ where workers run (or put the op into their image, docs/reference/tf.md), "
+            "or set PENSTOCK_TF_OP=0 where the dataset is made",
             code="Mismatch",
         )
     for node in jobs_of(tf_rewrites.parse(content)):

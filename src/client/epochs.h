@@ -13,7 +13,7 @@
 
 #include "penstock/client.h"
 
-namespace penstock::python {
+namespace penstock {
 
 // A mutex that is had in the order of asking: who waits for data asks again and again, and others must come between.
 class Turns {
@@ -79,4 +79,4 @@ class Epochs {
   std::optional<Epoch> next_epoch_;
 };
 
-}  // namespace penstock::python
+}  // namespace penstock

@@ -1,8 +1,8 @@
-#include "epochs.h"
+#include "client/epochs.h"
 
 #include <utility>
 
-namespace penstock::python {
+namespace penstock {
 namespace {
 
 // For a call that was given up to come to its end: it may wait for others far longer.
@@ -138,4 +138,4 @@ Status Epochs::CheckNewest(uint64_t iteration) const {
                 "end one before the next, or distribute the dataset twice to read it twice at a time");
 }
 
-}  // namespace penstock::python
+}  // namespace penstock
