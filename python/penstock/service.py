@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from penstock import _core, _identity
+from penstock import _core, _identity, _waiting
 from penstock._check import checked, flag, optional, seconds, size, text, whole, wrong
 from penstock.errors import Invalid
 
@@ -51,7 +51,8 @@ class Service:
 
     @cached_property
     def client(self) -> _core.Client:
-        return _core.Client.connect(self.address, self._token, self._tls, self._timeout, self._shared_memory)
+        with _waiting.said(f"the dispatcher at {self.address}, which does not answer: is it started, and is this its address?", self._timeout):
+            return _core.Client.connect(self.address, self._token, self._tls, self._timeout, self._shared_memory)
 
     def close(self) -> None:
         self.__dict__.pop("client", None)

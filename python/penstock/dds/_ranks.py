@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock import _core, _identity, _options, reader
+from penstock import _core, _identity, _options, _waiting, reader
 from penstock import service as services
 from penstock.dataset import Dataset
 from penstock.errors import Deadline, Error, Invalid, NotFound, Unavailable
@@ -95,13 +95,14 @@ def _broadcast(torch: Any, register: Callable[[], str]) -> tuple[str, str]:
 def _ask_for_job(client: _core.Client, name: str) -> str:
     """The dataset of rank 0's job, when it is there."""
     end = time.monotonic() + WAIT_FOR_RANK_0
-    while True:
-        try:
-            return client.find_job(name)
-        except (NotFound, Unavailable) as error:
-            if time.monotonic() > end:
-                raise Deadline(f"rank 0 has not begun job {name!r} within {WAIT_FOR_RANK_0:.0f} s ({error}); see what it does") from error
-        time.sleep(_ASK_EVERY)
+    with _waiting.said(f"rank 0 to begin job {name!r}", WAIT_FOR_RANK_0):
+        while True:
+            try:
+                return client.find_job(name)
+            except (NotFound, Unavailable) as error:
+                if time.monotonic() > end:
+                    raise Deadline(f"rank 0 has not begun job {name!r} within {WAIT_FOR_RANK_0:.0f} s ({error}); see what it does") from error
+            time.sleep(_ASK_EVERY)
 
 
 def _drawn_name() -> str:

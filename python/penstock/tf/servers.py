@@ -8,7 +8,7 @@ import subprocess
 import threading
 from typing import NamedTuple
 
-from penstock import _binary, _processes
+from penstock import _binary, _processes, _waiting
 from penstock.errors import Deadline, Invalid, Unavailable
 
 START_WITHIN = 600.0  # seconds: a worker waits for its dispatcher
@@ -84,7 +84,8 @@ class _Server:
             self._wait(said.fileno())
 
     def _wait(self, ready: int) -> None:
-        answered = select.select([ready], [], [], self._within)[0]
+        with _waiting.said(f"the {self._role} to be ready, which a worker is when its dispatcher knows it", self._within):
+            answered = select.select([ready], [], [], self._within)[0]
         address = os.read(ready, 4096).decode().strip() if answered else ""
         if address:
             self.bound_port = int(address.rpartition(":")[2])
