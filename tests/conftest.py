@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,7 @@ settings.register_profile("penstock", deadline=None, derandomize=True, suppress_
 settings.load_profile("penstock")
 
 os.environ["PENSTOCK_PROGRESS"] = "0"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 for name in ("PENSTOCK_SERVICE", "PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE"):
     os.environ.pop(name, None)
 
@@ -59,3 +61,18 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 def records(tmp_path_factory: pytest.TempPathFactory) -> data.Records:
     """64 gzip TFRecord files of rows with ids."""
     return data.write_records(tmp_path_factory.mktemp("records"), files=64, rows=250)
+
+
+@pytest.fixture(scope="session")
+def tf() -> Any:
+    import tensorflow
+
+    return tensorflow
+
+
+@pytest.fixture(scope="session")
+def service(tf: Any) -> Any:
+    """penstock.tf, by the name that programs of tf.data service have for it."""
+    from penstock import tf as service
+
+    return service

@@ -1,7 +1,6 @@
 """The four functions: what goes in comes out as the same type, prepared by readers, once for all ranks."""
 
 import json
-import os
 import subprocess
 import sys
 import types
@@ -19,7 +18,6 @@ from support import dds_rank
 from support.cluster import run
 from support.waiting import wait_until
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ONE_PROCESS = pytest.mark.xdist_group("tensorflow")  # whose import takes seconds
 
 

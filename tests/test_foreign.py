@@ -1,6 +1,5 @@
 """torch datasets and tf.data graphs on workers."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from support.cluster import TestCluster
 
 CODE = ["--allow-code", "--cpus", "1"]
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 torch = pytest.importorskip("torch")
 
 
@@ -66,11 +64,6 @@ def test_lanes_of_an_iterable_dataset_are_its_workers(cluster: TestCluster) -> N
 
 
 # ---- tf.data
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    return pytest.importorskip("tensorflow")
 
 
 @pytest.fixture(scope="module")

@@ -16,22 +16,7 @@ import pytest
 from penstock import _binary
 from support.waiting import wait_until
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.timeout(300)]  # whose import takes seconds, in each executor too
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
-
-
-@pytest.fixture(scope="module")
-def service(tf: Any) -> Any:
-    from penstock import tf as service
-
-    return service
 
 
 class Cluster:

@@ -10,15 +10,7 @@ import pytest
 
 from penstock._executor.tf_checkpoints import KEPT, Checkpoints
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 pytestmark = pytest.mark.xdist_group("tensorflow")  # whose import takes seconds
-
-
-@pytest.fixture(scope="module")
-def tf() -> Any:
-    import tensorflow
-
-    return tensorflow
 
 
 def _records(tf: Any, directory: Path) -> list[str]:

@@ -1,7 +1,5 @@
-"""Bad input gets an error that names the thing, loses nothing and never hangs."""
+"""A service that is not there, not meant or not well, and peers that speak nonsense: each is named, and nobody hangs."""
 
-import gzip
-import os
 import resource
 import signal
 import socket
@@ -18,18 +16,9 @@ import pytest
 
 import penstock
 from conftest import StartCluster
-from penstock import Dataset, Fixed, Ragged, Var, _binary, _core
-from penstock.tfrecord import write_tfrecord
+from penstock import Dataset, _binary, _waiting
 from support.cluster import TestCluster, run
-from support.data import write_records
-
-
-def _read(dataset: Dataset, service: Any = "inline", **options: Any) -> list[Any]:
-    with dataset.distribute(service, **options) as reader:
-        return list(reader)
-
-
-# ---- the service
+from support.reading import read
 
 
 def test_an_unreachable_dispatcher_is_named_within_the_deadline() -> None:
@@ -37,6 +26,15 @@ def test_an_unreachable_dispatcher_is_named_within_the_deadline() -> None:
     with pytest.raises(penstock.Unavailable, match="127.0.0.1:1"):
         penstock.connect("penstock://127.0.0.1:1", timeout=0.5)
     assert time.monotonic() - begin < 3
+
+
+def test_who_waits_long_for_a_dispatcher_is_told_once_what_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(_waiting, "SAY_AFTER", 0.2)
+    with pytest.raises(penstock.Unavailable):
+        penstock.connect("penstock://127.0.0.1:1", timeout=1)
+    said = [record.getMessage() for record in caplog.records if "waiting for" in record.getMessage()]
+    assert len(said) == 1
+    assert "the dispatcher at penstock://127.0.0.1:1" in said[0]
 
 
 @pytest.mark.parametrize("address", ["penstock://", "host:port", "http://a:1"])
@@ -64,7 +62,7 @@ def test_a_wrong_token_is_refused(start_cluster: StartCluster, tmp_path: Path) -
         with pytest.raises(penstock.PermissionDenied, match="token"):
             cluster.connect(token=wrong, timeout=5)
     with cluster.connect(token="right") as service:
-        assert len(_read(Dataset.from_range(5), service)) == 5
+        assert len(read(Dataset.from_range(5), service)) == 5
 
 
 def _raw_connection(cluster: TestCluster) -> socket.socket:
@@ -118,13 +116,13 @@ def test_garbage_is_cut_off_at_once_and_hurts_nobody(data: bytes, words: str, st
         raw.sendall(data)  # and stays on the line: it is the server that hangs up, long before its patience with silence ends
         assert words.encode() in _until_closed(raw)
         assert time.monotonic() - begin < 3
-    assert len(_read(Dataset.from_range(5), cluster.address)) == 5
+    assert len(read(Dataset.from_range(5), cluster.address)) == 5
 
 
 def test_a_peer_that_says_nothing_is_cut_off(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=1)
     with _raw_connection(cluster) as raw:
-        assert len(_read(Dataset.from_range(5), cluster.address)) == 5
+        assert len(read(Dataset.from_range(5), cluster.address)) == 5
         _until_closed(raw)
 
 
@@ -133,7 +131,7 @@ def test_no_worker_says_what_is_waited_for(start_cluster: StartCluster) -> None:
     words = r"could not join job 'mine' at unix:.* within 1000 ms: no worker is there .*`penstock worker --dispatcher"
     begin = time.monotonic()
     with cluster.connect(timeout=1) as service, pytest.raises(penstock.Deadline, match=words):
-        _read(Dataset.from_range(5), service, job_name="mine")
+        read(Dataset.from_range(5), service, job_name="mine")
     assert time.monotonic() - begin < 5, "the timeout of connect bounds the wait"
     status = run("status", "--dispatcher", cluster.address).stdout
     assert f"No worker is registered, and ranks wait for one: `penstock worker --dispatcher {cluster.address}`" in status
@@ -142,16 +140,16 @@ def test_no_worker_says_what_is_waited_for(start_cluster: StartCluster) -> None:
 def test_the_timeout_of_distribute_bounds_connecting_and_joining(start_cluster: StartCluster) -> None:
     begin = time.monotonic()
     with pytest.raises(penstock.Unavailable, match="127.0.0.1:1"):
-        _read(Dataset.from_range(5), "penstock://127.0.0.1:1", timeout=0.5)
+        read(Dataset.from_range(5), "penstock://127.0.0.1:1", timeout=0.5)
     with pytest.raises(penstock.Deadline, match="a job of its own .* within 500 ms"):
-        _read(Dataset.from_range(5), start_cluster(workers=0).address, timeout=0.5)
+        read(Dataset.from_range(5), start_cluster(workers=0).address, timeout=0.5)
     assert time.monotonic() - begin < 8
 
 
 def test_a_worker_that_comes_while_a_reader_joins_is_not_missed(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=0)
     with ThreadPoolExecutor(1) as pool:
-        joining = pool.submit(_read, Dataset.from_range(5), cluster.address)
+        joining = pool.submit(read, Dataset.from_range(5), cluster.address)
         cluster.start_worker()
         assert len(joining.result(30)) == 5
 
@@ -232,7 +230,7 @@ def test_a_large_plan_that_does_not_arrive_is_named_with_its_size(start_cluster:
 def test_joining_a_finished_job_is_an_error(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=1)
     dataset = Dataset.from_range(5)
-    assert len(_read(dataset, cluster.address, job_name="once")) == 5
+    assert len(read(dataset, cluster.address, job_name="once")) == 5
     with dataset.distribute(cluster.address, job_name="once") as reader, pytest.raises(penstock.Finished, match="'once' .*its epoch was delivered"):
         next(iter(reader))
 
@@ -283,177 +281,3 @@ def test_a_full_disk_stops_the_dispatcher_with_the_reason(tmp_path: Path) -> Non
     assert done.returncode != 0
     assert str(tmp_path / "state") in done.stderr
     assert "the disk is full" in done.stderr
-
-
-# ---- plans
-
-
-def _planned(op: str, **attrs: int) -> Dataset:
-    """Past the checks of Dataset's methods."""
-    return Dataset(_core.Plan.over([Dataset.from_range(5)._plan], op, attrs))
-
-
-@pytest.mark.parametrize(
-    ("dataset", "words"),
-    [
-        (_planned("batch", n=0), "batch"),
-        (Dataset(_core.Plan.over([], "range", {"start": 0, "stop": 5, "step": 0})), "step"),
-        (_planned("shuffle", buffer_size=0), "buffer_size"),
-        (_planned("shard", num=2, index=2), "index"),
-        (_planned("skip", count=-1), "skip"),
-        (Dataset.from_range(5).parse_example({"id": "int64"}), "parse_example"),
-        (Dataset.from_arrays({"a": [1]}).project(["b"]), "b"),
-        (Dataset.from_range(5).concatenate(Dataset.from_arrays({"a": [1]})), "concatenate"),
-        (Dataset(_core.Plan.over([], "nonsense", {})), "nonsense"),
-        (Dataset(_core.Plan.over([], "range", {"stop": 1, "stpe": 2})), "stpe"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_an_invalid_plan_is_refused_here_and_by_the_service(dataset: Dataset, words: str, start_cluster: StartCluster) -> None:
-    with pytest.raises(penstock.Invalid, match=words):
-        dataset.explain()
-    cluster = start_cluster(workers=1)
-    for service in ("inline", cluster.connect()):
-        with pytest.raises(penstock.Invalid, match=words):
-            _core_distribute(dataset, service)
-
-
-_RESTARTS = {"places": 0, "on_restart": "error", "on_death": "auto", "attempt": 0}
-
-
-def _core_distribute(dataset: Dataset, service: Any) -> None:
-    """Past the check that Dataset makes here, so that it is the other side that refuses."""
-    options = {"job_name": "", "mode": "shared", "even": "auto", "seed": 0, "epochs": 1, "index": None, "consumers": 0, **_RESTARTS}
-    options |= {"memory": 1 << 28, "stall_timeout": 10.0}
-    if service == "inline":
-        penstock._core.read_inline(dataset._plan, options)
-    else:
-        service.client.distribute(dataset._plan, options)
-
-
-def test_a_plan_of_random_bytes_is_refused() -> None:
-    with pytest.raises(penstock.Invalid):
-        penstock._core.Plan.parse(os.urandom(200))
-
-
-# ---- files
-
-
-@pytest.fixture(params=["inline", "remote"])
-def service(request: pytest.FixtureRequest, start_cluster: StartCluster) -> str:
-    """Errors of the data are the same in this process and from a worker."""
-    return "inline" if request.param == "inline" else start_cluster(workers=1).address
-
-
-def _examples(path: Path, **features: Any) -> Dataset:
-    return Dataset.from_tfrecord(path).parse_example(features or {"id": "int64"})
-
-
-def test_a_missing_file_is_named(service: str, tmp_path: Path) -> None:
-    with pytest.raises(penstock.Error, match="missing.tfrecord"):
-        _read(_examples(tmp_path / "missing.tfrecord"), service)
-
-
-def test_a_pattern_without_files_is_named(service: str, tmp_path: Path) -> None:
-    with pytest.raises(penstock.Error, match=r"none-\*"):
-        _read(_examples(tmp_path / "none-*"), service)
-
-
-def test_a_truncated_gzip_file_is_named(service: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord.gz"
-    write_tfrecord(path, ({"id": i} for i in range(1000)), "gzip")
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(penstock.DataError, match="a.tfrecord.gz") as caught:
-        _read(_examples(path), service)
-    assert caught.value.file == str(path)
-
-
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_crc_mismatch_names_file_offset_and_record(compression: Any, service: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    write_tfrecord(path, ({"id": i} for i in range(10)))
-    content = bytearray(path.read_bytes())
-    size = len(content) // 10
-    content[3 * size + 14] ^= 1  # inside the data of record 3
-    path.write_bytes(gzip.compress(bytes(content)) if compression == "gzip" else bytes(content))
-    with pytest.raises(penstock.DataError, match="a.tfrecord") as caught:
-        _read(_examples(path), service)
-    assert (caught.value.file, caught.value.offset, caught.value.record) == (str(path), 3 * size, 3)
-
-
-def test_a_file_that_is_no_tfrecord_is_named(service: str, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("hello\n" * 100)
-    with pytest.raises(penstock.DataError, match="text.txt"):
-        _read(_examples(path), service)
-
-
-def test_a_record_that_is_no_example_is_named(service: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    writer = penstock._core.TfRecordWriter.create(str(path), "none")
-    writer.write(b"\xff" * 20)
-    writer.close()
-    with pytest.raises(penstock.DataError, match="a.tfrecord") as caught:
-        _read(_examples(path), service)
-    assert caught.value.record == 0
-
-
-def test_a_missing_feature_is_named(service: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    write_tfrecord(path, [{"id": 1}])
-    with pytest.raises(penstock.DataError, match="label") as caught:
-        _read(_examples(path, label="int64"), service)
-    assert caught.value.file == str(path)
-
-
-def test_a_wrong_dtype_is_named(service: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    write_tfrecord(path, [{"id": "one"}])
-    with pytest.raises(penstock.DataError, match=r"id.*int64|int64.*id"):
-        _read(_examples(path), service)
-
-
-def test_a_wrong_number_of_values_is_named(service: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    write_tfrecord(path, [{"id": [1, 2, 3]}])
-    with pytest.raises(penstock.DataError, match=r"id.*3|3.*id"):
-        _read(_examples(path, id=Fixed("int64", (2,))), service)
-
-
-def test_a_feature_s_default_and_variable_length_are_kept(service: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    write_tfrecord(path, [{"id": 1, "tags": ["a", "b"]}, {"id": 2, "score": [0.5, 1.5]}])
-    dataset = _examples(path, id="int64", tags=Var(bytes), score=Fixed(np.float32, (2,), default=-1.0)).batch(2)
-    (batch,) = _read(dataset, service)
-    assert batch["id"].tolist() == [1, 2]
-    assert isinstance(batch["tags"], Ragged)
-    assert batch["tags"].to_list() == [[b"a", b"b"], []]
-    assert batch["score"].tolist() == [[-1.0, -1.0], [0.5, 1.5]]
-
-
-@pytest.mark.parametrize("feature", ["int32", "float64", np.uint8])
-def test_a_dtype_that_examples_do_not_hold_is_refused_at_once(feature: Any, tmp_path: Path) -> None:
-    with pytest.raises(penstock.Invalid, match="'id'"):
-        _examples(tmp_path / "a", id=feature)
-
-
-def test_a_file_changed_after_the_job_started_is_named(start_cluster: StartCluster, tmp_path: Path) -> None:
-    records = write_records(tmp_path, files=8, rows=2000, payload=4000)
-    cluster = start_cluster(workers=1)
-    with records.dataset().batch(8).distribute(cluster.address, memory="4MiB") as reader:
-        batches = iter(reader)
-        next(batches)
-        for path in records.files:
-            with open(path, "ab") as file:
-                file.write(b"more")
-        with pytest.raises(penstock.DataError, match="part-00") as caught:
-            list(batches)
-    assert "changed" in str(caught.value)
-
-
-def test_a_row_larger_than_the_budget_is_an_error_that_names_size_and_flag(start_cluster: StartCluster, tmp_path: Path) -> None:
-    path = tmp_path / "a.tfrecord"
-    write_tfrecord(path, [{"x": bytes(48 << 20)}])
-    cluster = start_cluster(workers=1, memory="32MiB")
-    with pytest.raises(penstock.TooLarge, match="--memory"):
-        _read(_examples(path, x="string"), cluster.address)
