@@ -7,10 +7,18 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "penstock/status.h"
 
 namespace penstock {
+
+// What comes behind the bytes of an extent, piece by piece, and is not the extent's: `owner` keeps it as it is.
+struct Following {
+  std::vector<std::span<const std::byte>> pieces;
+  uint64_t bytes = 0;  // of all pieces
+  std::shared_ptr<const void> owner;
+};
 
 // Moves; gives the memory back when destroyed. 64-byte aligned.
 class Extent {
@@ -31,6 +39,7 @@ class Extent {
       bytes_ = std::exchange(other.bytes_, {});
       tag_ = other.tag_;
       home_ = std::move(other.home_);
+      following_ = std::move(other.following_);
     }
     return *this;
   }
@@ -41,9 +50,17 @@ class Extent {
   // Where it lies, for its home: segment << 40 | offset / 64 in shared memory; 0 on the heap.
   uint64_t tag() const { return tag_; }
   bool empty() const { return bytes_.data() == nullptr; }
+
+  // A block whose buffers stay where they are: it goes over a socket from there. Null: all of it is in bytes().
+  void Follow(std::shared_ptr<const Following> following) { following_ = std::move(following); }
+  const Following* following() const { return following_.get(); }
+  uint64_t whole_size() const { return bytes_.size() + (following_ == nullptr ? 0 : following_->bytes); }
+  void CopyWhole(std::span<std::byte> out) const;  // of whole_size()
+
   void Reset() noexcept {
     if (home_ != nullptr) home_->Return(bytes_, tag_);
     home_.reset();
+    following_.reset();
     bytes_ = {};
   }
 
@@ -51,6 +68,7 @@ class Extent {
   std::span<std::byte> bytes_;
   uint64_t tag_ = 0;
   std::shared_ptr<Home> home_;
+  std::shared_ptr<const Following> following_;
 };
 
 // Where a lane gets memory for its blocks. Waiting is the answer to a full budget: Busy means ask again when told; TooLarge means never.
@@ -70,6 +88,21 @@ class HeapExtents final : public ExtentAllocator {
  private:
   class Heap;
   std::shared_ptr<Heap> heap_;
+};
+
+// The same for blocks that come and go: what was let go of last is handed out first, since fresh pages cost more than a copy. Keeps at most
+// kMaxKept bytes that nobody uses, and lets go of them with itself and the last of its extents. Any thread.
+class HotExtents final : public ExtentAllocator {
+ public:
+  static constexpr uint64_t kMaxKept = uint64_t{64} << 20;
+  HotExtents();
+  Result<Extent> Allocate(uint64_t bytes) override;
+  uint64_t bytes_out() const;
+  uint64_t bytes_kept() const;
+
+ private:
+  class Shelf;
+  std::shared_ptr<Shelf> shelf_;
 };
 
 }  // namespace penstock

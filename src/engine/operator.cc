@@ -56,6 +56,8 @@ Result<RowStreamPtr> Operator::Open(const Node& node, const LaneContext& context
 
 Status Operator::Evaluate(const Node& node, RowPtrs rows, ColumnPtrs columns) const { return engine::Evaluate(node.input(), rows, columns); }
 
+std::vector<std::span<const std::byte>> Operator::Kept(uint64_t /*first*/, uint64_t /*n*/) const { return {}; }
+
 bool Operator::Strings(const Node& node, RowPtrs rows, std::vector<std::string_view>& strings) const {
   return node.inputs.size() == 1 && node.input().op->Strings(node.input(), rows, strings);
 }

@@ -124,6 +124,8 @@ class Operator {
   virtual Result<RowStreamPtr> Open(const Node& node, const LaneContext& context) const;
   // Appends a row to each wanted column for each of `rows`.
   virtual Status Evaluate(const Node& node, RowPtrs rows, ColumnPtrs columns) const;
+  // Rows [first, first + n) as they lie in memory, a span a column; empty: they do not lie there as a block has them.
+  virtual std::vector<std::span<const std::byte>> Kept(uint64_t first, uint64_t n) const;
   // The string of each row where it is at hand without evaluating; false: it is not.
   virtual bool Strings(const Node& node, RowPtrs rows, std::vector<std::string_view>& strings) const;
   // Bytes that one open lane may hold here, when its input has `lane_bytes`.

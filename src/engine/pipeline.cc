@@ -8,6 +8,7 @@
 #include "engine/code_run.h"
 #include "engine/explain.h"
 #include "engine/graph.h"
+#include "engine/kept_run.h"
 #include "engine/lane_run.h"
 #include "engine/lanes.h"
 #include "storage/listing.h"
@@ -132,6 +133,7 @@ class CompiledPipeline final : public Pipeline {
     plan.context.key = request.key;
     plan.context.state_cap = request.state_cap;
     plan.context.code = request.code;
+    if (request.in_place && engine::AreKept(plan)) return engine::MakeKeptRun(std::move(plan), request);
     return code_root ? engine::MakeCodeRun(std::move(plan), request) : engine::MakeLaneRun(std::move(plan), request);
   }
 

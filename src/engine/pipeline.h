@@ -21,7 +21,7 @@
 namespace penstock {
 
 struct Produced {
-  Extent extent;  // holds the block, checked to be one
+  Extent extent;  // holds the block, checked to be one; its head alone where it is in place
   BlockInfo info;
 };
 enum class Waits : uint8_t { kBudget, kInput };  // for room in the allocator; for a read under way
@@ -58,6 +58,7 @@ struct LaneRequest {
   uint64_t block_cap = 0;                // bytes; a block is never larger, but a single row may be (it then asks the allocator for just that)
   uint64_t state_cap = 0;                // bytes that operators may hold beyond blocks (a shuffle's buffer); 0: as many as they like
   bool by_group = false;                 // a block is one group, counted from `from`, however large; only the lane's last is smaller
+  bool in_place = false;                 // rows that the plan itself carries may stay where they are: the block's head is made, and they follow
   ExtentAllocator* allocator = nullptr;  // outlives the run
   CodeHost* code = nullptr;              // of a plan that runs code; outlives the run
 };

@@ -10,9 +10,7 @@ namespace penstock::engine {
 
 namespace {
 
-uint64_t DigestOf(const BlockPlan& block, std::span<const std::byte> memory) {
-  uint32_t content = 0;
-  for (const BufferPlace& place : block.places) content = Crc32c(memory.subspan(place.offset, place.length), content);
+uint64_t DigestOf(const BlockPlan& block, uint32_t content) {
   const uint32_t shape = Crc32c(std::as_bytes(std::span(block.places)), static_cast<uint32_t>(block.header.first_seq));
   return uint64_t{shape} << 32 | content;
 }
@@ -20,8 +18,21 @@ uint64_t DigestOf(const BlockPlan& block, std::span<const std::byte> memory) {
 }  // namespace
 
 void SealBlock(BlockPlan& block, std::span<std::byte> memory) {
-  if (kGuarded) block.header.digest = DigestOf(block, memory);
+  uint32_t content = 0;
+  if (kGuarded) {
+    for (const BufferPlace& place : block.places) content = Crc32c(memory.subspan(place.offset, place.length), content);
+    block.header.digest = DigestOf(block, content);
+  }
   WriteBlockHead(block, memory);
+}
+
+void SealHead(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory) {
+  uint32_t content = 0;
+  if (kGuarded) {
+    for (const auto buffer : buffers) content = Crc32c(buffer, content);
+    block.header.digest = DigestOf(block, content);
+  }
+  WriteHeadAlone(block, memory);
 }
 
 Status InLane(const LaneRequest& request, Status status) {

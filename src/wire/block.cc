@@ -1,6 +1,7 @@
 #include "wire/block.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 
@@ -170,11 +171,31 @@ BlockPlan PlanBlock(uint64_t rows, Cursor first, Cursor end, bool has_cursors, s
   return plan;
 }
 
-void WriteBlockHead(const BlockPlan& plan, std::span<std::byte> out) {
+uint64_t HeadBytes(const BlockPlan& plan) { return plan.places.empty() ? plan.header.total_bytes : plan.places.front().offset; }
+
+void WriteHeadAlone(const BlockPlan& plan, std::span<std::byte> out) {
   const size_t places = plan.places.size() * sizeof(BufferPlace);
   std::memcpy(out.data(), &plan.header, sizeof(BlockHeader));
   if (places > 0) std::memcpy(out.data() + sizeof(BlockHeader), plan.places.data(), places);
-  uint64_t end = sizeof(BlockHeader) + places;
+  const uint64_t end = sizeof(BlockHeader) + places;
+  std::memset(out.data() + end, 0, HeadBytes(plan) - end);
+}
+
+std::vector<std::span<const std::byte>> BehindHead(const BlockPlan& plan, std::span<const std::span<const std::byte>> buffers) {
+  static constexpr std::array<std::byte, kBlockAlign> kZeros{};
+  std::vector<std::span<const std::byte>> pieces;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const uint64_t end = plan.places[i].offset + plan.places[i].length;
+    const uint64_t next = i + 1 < buffers.size() ? plan.places[i + 1].offset : plan.header.total_bytes;
+    if (!buffers[i].empty()) pieces.push_back(buffers[i]);
+    if (next > end) pieces.push_back(std::span(kZeros).first(next - end));
+  }
+  return pieces;
+}
+
+void WriteBlockHead(const BlockPlan& plan, std::span<std::byte> out) {
+  WriteHeadAlone(plan, out);
+  uint64_t end = HeadBytes(plan);
   const auto zero_up_to = [&](uint64_t offset) { std::memset(out.data() + end, 0, offset - end); };
   for (const BufferPlace& place : plan.places) {
     zero_up_to(place.offset);

@@ -93,4 +93,10 @@ BlockPlan PlanBlock(uint64_t rows, Cursor first, Cursor end, bool has_cursors, s
 // equal bytes; the buffers are the caller's to fill.
 void WriteBlockHead(const BlockPlan& plan, std::span<std::byte> out);
 
+// A block whose buffers stay where they are: its first HeadBytes(), and what follows them, zeros between the buffers included. `buffers` are as
+// long as planned.
+uint64_t HeadBytes(const BlockPlan& plan);
+void WriteHeadAlone(const BlockPlan& plan, std::span<std::byte> out);
+std::vector<std::span<const std::byte>> BehindHead(const BlockPlan& plan, std::span<const std::span<const std::byte>> buffers);
+
 }  // namespace penstock

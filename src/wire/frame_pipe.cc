@@ -225,19 +225,54 @@ Fd FramePipe::TakeDescriptor() {
 
 // ---- writing
 
-std::array<std::span<const std::byte>, 3> FramePipe::Outgoing::parts() const {
-  return {std::span<const std::byte>(head), std::as_bytes(std::span(frame.body.data(), frame.body.size())), frame.payload.bytes()};
+// The pieces of one writev, from the first byte that was not written.
+class FramePipe::Gather {
+ public:
+  explicit Gather(size_t written) : skip_(written) {}
+
+  void Add(const Outgoing& out) {
+    Add(out.head);
+    Add(std::as_bytes(std::span(out.frame.body.data(), out.frame.body.size())));
+    Add(out.frame.payload.bytes());
+    if (out.frame.payload.following() == nullptr) return;
+    for (const auto piece : out.frame.payload.following()->pieces) Add(piece);
+  }
+  bool full() const { return count_ == kMaxPieces; }
+  bool empty() const { return count_ == 0; }
+  std::span<iovec> pieces() { return std::span(pieces_).first(count_); }
+
+ private:
+  void Add(std::span<const std::byte> part) {
+    const size_t skipped = std::min(skip_, part.size());
+    skip_ -= skipped;
+    if (skipped < part.size() && !full()) pieces_[count_++] = {const_cast<std::byte*>(part.data()) + skipped, part.size() - skipped};
+  }
+
+  size_t skip_;
+  std::array<iovec, kMaxPieces> pieces_;
+  size_t count_ = 0;
+};
+
+namespace {
+
+uint32_t CrcOf(const Extent& payload) {
+  uint32_t crc = Crc32c(payload.bytes());
+  if (payload.following() == nullptr) return crc;
+  for (const auto piece : payload.following()->pieces) crc = Crc32c(piece, crc);
+  return crc;
 }
+
+}  // namespace
 
 void FramePipe::Queue(OutFrame frame) {
   if (!open_ || leaving_) return;
   frame.header.body_bytes = static_cast<uint32_t>(frame.body.size());
-  frame.header.payload_bytes = frame.payload.size();
+  frame.header.payload_bytes = frame.payload.whole_size();
   if (payload_crc_ && frame.payload.size() > 0) {
     frame.header.flags |= kPayloadCrc;
-    frame.header.payload_crc = Crc32c(frame.payload.bytes());
+    frame.header.payload_crc = CrcOf(frame.payload);
   }
-  unsent_ += kFrameHeaderBytes + frame.body.size() + frame.payload.size();
+  unsent_ += kFrameHeaderBytes + frame.body.size() + frame.payload.whole_size();
   if (frame.payload.size() == 0) unsent_control_ += kFrameHeaderBytes + frame.body.size();
   const FrameHeaderBytes head = EncodeFrameHeader(frame.header);
   queue_.push_back({head, std::move(frame)});
@@ -266,21 +301,15 @@ void FramePipe::Flush() {
 
 // One writev of what fits into it. False: the socket takes no more now, or is broken.
 bool FramePipe::WriteOnce() {
-  std::array<iovec, kMaxPieces> pieces;
-  size_t count = 0;
-  size_t skip = front_written_;
+  Gather gathered(front_written_);
   int beside = -1;
   for (const Outgoing& out : queue_) {
     const bool carries = out.frame.beside != nullptr;
-    if (count + 3 > kMaxPieces || (carries && count > 0)) break;  // a descriptor goes with the first byte of its frame
+    if (gathered.full() || (carries && !gathered.empty())) break;  // a descriptor goes with the first byte of its frame
     if (carries && front_written_ == 0) beside = out.frame.beside->descriptor();
-    for (const auto part : out.parts()) {
-      const size_t skipped = std::min(skip, part.size());
-      skip -= skipped;
-      if (skipped < part.size()) pieces[count++] = {const_cast<std::byte*>(part.data()) + skipped, part.size() - skipped};
-    }
+    gathered.Add(out);
   }
-  const Moved moved = stream_->Write(socket_.native_handle(), std::span(pieces).first(count), beside);
+  const Moved moved = stream_->Write(socket_.native_handle(), gathered.pieces(), beside);
   if (moved.error != 0) {
     if (leaving_) {
       Shut();
@@ -307,7 +336,7 @@ void FramePipe::Advance(size_t bytes) {
   bytes += front_written_;
   while (!queue_.empty()) {
     const OutFrame& front = queue_.front().frame;
-    const size_t whole = kFrameHeaderBytes + front.body.size() + front.payload.size();
+    const size_t whole = queue_.front().bytes();
     if (bytes < whole) break;
     bytes -= whole;
     if (front.payload.size() == 0) unsent_control_ -= whole;

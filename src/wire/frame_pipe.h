@@ -75,7 +75,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   struct Outgoing {
     FrameHeaderBytes head;
     OutFrame frame;
-    std::array<std::span<const std::byte>, 3> parts() const;
+    size_t bytes() const { return kFrameHeaderBytes + frame.body.size() + frame.payload.whole_size(); }
   };
 
   void Shake();
@@ -93,6 +93,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
 
   void Flush();
   bool WriteOnce();
+  class Gather;
   void Advance(size_t bytes);
   void WaitToWrite();
   void AfterFlush();

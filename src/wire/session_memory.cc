@@ -6,7 +6,7 @@ namespace penstock {
 
 // True: the peer reads the block where it lies.
 bool SessionImpl::Lend(StreamId stream, Extent& block) {
-  if (facts_.lends == nullptr || block.tag() == 0) return false;
+  if (facts_.lends == nullptr || block.tag() == 0 || block.following() != nullptr) return false;
   const SegmentId id = SegmentOf(block.tag());
   auto segment = facts_.lends->Find(id);
   if (segment == nullptr) return false;

@@ -60,6 +60,27 @@ TEST_P(EverySession, CarriesBlocksOfManySizes) {
   client_.WaitFor([this] { return client_.heard.size() == 6; });
 }
 
+// More pieces than one writev takes.
+TEST_P(EverySession, CarriesABlockWhosePiecesLieElsewhere) {
+  Serve({.address = address()});
+  ConnectPair();
+  const auto pieces = std::make_shared<std::vector<std::string>>();
+  auto following = std::make_shared<Following>();
+  std::string wanted(128, 'h');
+  for (size_t i = 0; i < 150; ++i) wanted += pieces->emplace_back(i * 37, static_cast<char>('a' + i % 26));
+  for (const std::string& piece : *pieces) following->pieces.push_back(std::as_bytes(std::span(piece)));
+  following->bytes = wanted.size() - 128;
+  following->owner = pieces;
+  On(server_io_, [&] {
+    Extent block = HeapExtents().Allocate(128).value();
+    std::memset(block.bytes().data(), 'h', 128);
+    block.Follow(following);
+    accepted_->SendBlock(StreamId{5}, std::move(block), Handover::kLend);
+  });
+  const Extent block = client_.TakeBlock();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(block.bytes().data()), block.size()), wanted);
+}
+
 TEST_F(SessionTest, AFailedReplyArrivesAsItsStatus) {
   Serve({.address = "127.0.0.1:0"});
   ConnectPair();

@@ -159,7 +159,8 @@ void WorkerCore::State::StartGroups(SharedLane& shared, const OpenLane& lane, Cu
                .block_target = block_target_,
                .block_cap = block_cap_,
                .state_cap = StateCap(),
-               .by_group = true});
+               .by_group = true,
+               .in_place = !sessions_.at(lane.session).shares_memory});
 }
 
 // Some follower waits for what this run makes next, and none that is further on makes it first. Where the groups that others made lead to

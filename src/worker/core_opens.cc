@@ -142,7 +142,8 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
                  .to = range.to,
                  .block_target = block_target_,
                  .block_cap = block_cap_,
-                 .state_cap = StateCap()});
+                 .state_cap = StateCap(),
+                 .in_place = !sessions_.at(lane.session).shares_memory});
   }
   run->to = range.to;
   run->lane = lane.no;

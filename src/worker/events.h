@@ -119,6 +119,7 @@ struct StartLane {  // makes the task; does no work yet
   uint64_t block_cap = 0;
   uint64_t state_cap = 0;  // LaneRequest::state_cap
   bool by_group = false;   // each block is one group, cut from `from` on; only the lane's last may be smaller
+  bool in_place = false;   // blocks go over a socket: those whose rows lie in memory need not be copied before
 };
 struct StepLane {
   TaskId task{};

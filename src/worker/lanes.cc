@@ -52,6 +52,7 @@ class Lanes::Task {
                                                .block_cap = start_.block_cap,
                                                .state_cap = start_.state_cap,
                                                .by_group = start_.by_group,
+                                               .in_place = start_.in_place,
                                                .allocator = &allocator_,
                                                .code = executors_.get()}));
     return {};

@@ -177,10 +177,10 @@ void Shell::Do(SendBlock& action) {
 void Shell::Do(SendCopy& action) {
   const auto session = sessions_.find(action.session);
   if (session == sessions_.end() || !MayHave(*session->second, action.stream)) return;
-  const std::span<const std::byte> bytes = blocks_.at(action.handle).bytes();
-  Result<Extent> copy = copies_.Allocate(bytes.size());
+  const Extent& block = blocks_.at(action.handle);
+  Result<Extent> copy = copies_.Allocate(block.whole_size());
   if (!copy.ok()) return session->second->Close(copy.status());
-  std::copy(bytes.begin(), bytes.end(), copy->bytes().begin());
+  block.CopyWhole(copy->bytes());
   session->second->SendBlock(action.stream, std::move(*copy), Handover::kCopy);
 }
 

@@ -52,6 +52,15 @@ class Arrays final : public Operator {
     }
     return {};
   }
+  std::vector<std::span<const std::byte>> Kept(uint64_t first, uint64_t n) const override {
+    std::vector<std::span<const std::byte>> columns;
+    for (const ArrayColumn& column : columns_) {
+      if (column.shape.levels > 0) return {};  // offsets begin at 0 in each block
+      const uint64_t row_bytes = column.shape.fan[0];
+      columns.push_back(BytesOf(column.buffers.back()).subspan(first * row_bytes, n * row_bytes));
+    }
+    return columns;
+  }
   bool Strings(const Node&, RowPtrs, std::vector<std::string_view>&) const override { return false; }
   uint64_t RowBytes(std::span<const uint64_t>) const override { return rows_ == 0 ? 0 : bytes_ / rows_; }
   std::string Words() const override { return std::to_string(rows_) + " rows in the plan, " + std::to_string(bytes_) + " bytes"; }

@@ -1,0 +1,63 @@
+#include "base/extent.h"
+
+#include <gtest/gtest.h>
+
+#include "base/constants.h"
+
+namespace penstock {
+namespace {
+
+TEST(HotExtents, HandOutWhatWasLetGoOfLast) {
+  HotExtents extents;
+  Extent first = extents.Allocate(kMiB).value();
+  Extent second = extents.Allocate(kMiB).value();
+  const std::byte* last = second.bytes().data();
+  first.Reset();
+  second.Reset();
+  const Extent again = extents.Allocate(kMiB - 100).value();
+  EXPECT_EQ(again.bytes().data(), last);
+  EXPECT_EQ(again.size(), kMiB - 100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(again.bytes().data()) % 64, 0U);
+}
+
+TEST(HotExtents, KeepNoMoreThanTheirBound) {
+  HotExtents extents;
+  std::vector<Extent> out;
+  for (int i = 0; i < 3; ++i) out.push_back(extents.Allocate(HotExtents::kMaxKept / 2).value());
+  out.clear();
+  EXPECT_EQ(extents.bytes_kept(), HotExtents::kMaxKept);
+  extents.Allocate(3 * HotExtents::kMaxKept).value().Reset();
+  EXPECT_EQ(extents.bytes_kept(), HotExtents::kMaxKept);
+}
+
+TEST(HotExtents, KeepNothingSmall) {
+  HotExtents extents;
+  extents.Allocate(100).value().Reset();
+  EXPECT_EQ(extents.bytes_kept(), 0U);
+}
+
+TEST(HotExtents, OutliveTheirAllocator) {
+  Extent extent;
+  {
+    HotExtents extents;
+    extent = extents.Allocate(kMiB).value();
+  }
+  extent.bytes().back() = std::byte{1};
+  extent.Reset();
+}
+
+TEST(Extent, IsCopiedWithWhatFollowsIt) {
+  Extent extent = HeapExtents().Allocate(2).value();
+  extent.bytes()[0] = extent.bytes()[1] = std::byte{1};
+  const auto rest = std::make_shared<std::vector<std::byte>>(3, std::byte{2});
+  extent.Follow(std::make_shared<const Following>(Following{{std::span<const std::byte>(*rest)}, 3, rest}));
+  ASSERT_EQ(extent.whole_size(), 5U);
+  std::vector<std::byte> copy(5);
+  extent.CopyWhole(copy);
+  EXPECT_EQ(copy, (std::vector<std::byte>{std::byte{1}, std::byte{1}, std::byte{2}, std::byte{2}, std::byte{2}}));
+  const Extent moved = std::move(extent);
+  EXPECT_EQ(moved.whole_size(), 5U);
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,74 @@
+#include "engine/kept_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/seal.h"
+
+namespace penstock::engine {
+namespace {
+
+class KeptRun final : public LaneRun {
+ public:
+  KeptRun(LanePlan plan, const LaneRequest& request)
+      : plan_(std::move(plan)), request_(request), lane_rows_(Range().end - Range().begin), next_(request.from.seq) {
+    const auto row = Rows(0, std::min<uint64_t>(lane_rows_, 1));
+    for (const auto column : row) row_bytes_ += column.size();
+    around_ = (2 + 2 * row.size()) * kBlockAlign;
+    row_bytes_ = std::max<uint64_t>(row_bytes_, 1);
+  }
+
+  StepResult Step() override {
+    if (next_ >= std::min(request_.to, lane_rows_)) return LaneOver{{next_, 0}, next_ >= lane_rows_};
+    const uint64_t rows = RowsOfBlock();
+    const auto buffers = Rows(next_, rows);
+    std::vector<uint64_t> lengths;
+    for (const auto buffer : buffers) lengths.push_back(buffer.size());
+    const Cursor end{next_ + rows, 0};
+    BlockPlan block = PlanBlock(rows, {next_, 0}, end, /*has_cursors=*/false, lengths);
+    const uint64_t bytes = block.header.total_bytes;
+    Result<Extent> head = request_.allocator->Allocate(HeadBytes(block));
+    if (!head.ok()) return NoRoom(request_, head.status(), next_, rows, HeadBytes(block));
+    SealHead(block, buffers, head->bytes());
+    head->Follow(std::make_shared<const Following>(Following{BehindHead(block, buffers), bytes - HeadBytes(block), plan_.owner}));
+    const BlockInfo info{rows, {next_, 0}, end, bytes, block.header.digest};
+    next_ += rows;
+    return Produced{std::move(*head), info};
+  }
+
+  void Extend(Seq to) override { request_.to = std::max(request_.to, to); }
+  uint64_t state_bytes() const override { return 0; }
+  std::string where() const override { return "row " + std::to_string(Range().begin + next_) + " of the plan's own"; }
+
+ private:
+  const Piece& Range() const { return plan_.pieces.front(); }
+  std::vector<std::span<const std::byte>> Rows(uint64_t first, uint64_t n) const { return plan_.root->op->Kept(Range().begin + first, n); }
+
+  // Whole groups up to the target, fewer rows where they are over the cap, but at least one: as other runs cut them.
+  uint64_t RowsOfBlock() const {
+    const uint64_t left = std::min(request_.to, lane_rows_) - next_;
+    if (request_.by_group) return std::min(plan_.group_rows, left);
+    const uint64_t target = std::max<uint64_t>(request_.block_target / row_bytes_, 1);
+    const uint64_t over = (next_ + target) % plan_.group_rows;
+    const uint64_t wanted = over == 0 ? target : target + plan_.group_rows - over;
+    const uint64_t cap = std::max(request_.block_cap, request_.block_target);
+    return std::min({wanted, std::max<uint64_t>((cap - std::min(cap, around_)) / row_bytes_, 1), left});
+  }
+
+  LanePlan plan_;
+  LaneRequest request_;
+  uint64_t lane_rows_;
+  uint64_t row_bytes_ = 0;
+  uint64_t around_ = 0;  // bytes of a block that are not rows, at most
+  Seq next_;
+};
+
+}  // namespace
+
+bool AreKept(const LanePlan& plan) {
+  return plan.pieces.size() == 1 && plan.pieces.front().node == plan.root->id && !plan.root->op->Kept(0, 0).empty();
+}
+
+std::unique_ptr<LaneRun> MakeKeptRun(LanePlan plan, const LaneRequest& request) { return std::make_unique<KeptRun>(std::move(plan), request); }
+
+}  // namespace penstock::engine
