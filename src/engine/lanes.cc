@@ -10,7 +10,9 @@
 namespace penstock::engine {
 namespace {
 
-constexpr uint64_t kWantedLanes = 64;  // of a small input, so that several workers and consumers share it
+constexpr uint64_t kWantedLanes = 64;           // of a small input, so that several workers and consumers share it
+constexpr uint64_t kWantedLanesOfPasses = 256;  // of all passes together: a lane has its price, whatever is in it
+constexpr uint64_t kEndlessPasses = 64;         // count as so many
 constexpr uint64_t kMinCut = 1 * kMiB;
 constexpr uint64_t kMinShuffledCut = 256 * kKiB;
 constexpr uint64_t kMinLaneRows = 16;
@@ -156,13 +158,15 @@ Result<Region> CutPieces(const Leaves& leaves, const Manifest& manifest) {
   return region;
 }
 
-Region CutCounted(const Node& node, uint64_t batch) {
+Region CutCounted(const Node& node, uint64_t batch, int64_t passes) {
   Region region;
   region.counted = &node;
   const uint64_t rows = *node.rows;
   const uint64_t row_bytes = std::max<uint64_t>(RowBytes(node), 1);
   const uint64_t at_most = std::max<uint64_t>(kLaneInput / row_bytes, 1);
-  const uint64_t wanted = rows >= kEndlessRows ? kEndlessLaneRows : std::max(kMinLaneRows, DivideUp(rows, kWantedLanes));
+  const uint64_t counted_passes = passes < 0 ? kEndlessPasses : std::max<uint64_t>(static_cast<uint64_t>(passes), 1);
+  const uint64_t of_passes = counted_passes < kWantedLanesOfPasses ? DivideUp(rows, DivideUp(kWantedLanesOfPasses, counted_passes)) : rows;
+  const uint64_t wanted = rows >= kEndlessRows ? kEndlessLaneRows : std::max({kMinLaneRows, DivideUp(rows, kWantedLanes), of_passes});
   region.lane_rows = std::min(wanted, at_most);
   if (rows < kEndlessRows) region.lane_rows = std::max(region.lane_rows, DivideUp(rows, kMaxCountedLanes));
   if (batch > 0) region.lane_rows = DivideUp(region.lane_rows, batch) * batch;
@@ -229,7 +233,7 @@ Result<LaneTable> LaneTable::Cut(const Graph& graph, const Manifest& manifest) {
   Collect(*graph.root, nullptr, 1, inputs);
   for (const Leaves& leaves : inputs) {
     if (leaves.nodes.size() == 1 && leaves.nodes.front()->rows.has_value()) {
-      table.regions_.push_back(CutCounted(*leaves.nodes.front(), graph.batching.rows));
+      table.regions_.push_back(CutCounted(*leaves.nodes.front(), graph.batching.rows, graph.passes));
     } else if (leaves.nodes.size() == 1 && CutsItself(*leaves.nodes.front())) {
       table.regions_.push_back(PartALane(*leaves.nodes.front()));
     } else {

@@ -5,7 +5,8 @@
 //                 min(T/64, 64 MiB). So lanes follow the files, and even a small input of many files has about 64 of them.
 //   Interleaved:  cut the same; as many lanes as leave 8 files in each, but enough that a lane stays near 64 MiB; consecutive pieces.
 //   Shuffled:     plain files are cut 16 times as fine, and the pieces are dealt to lanes by a permutation of each epoch.
-//   Counted:      ranges of max(16, rows/64) rows, less where that is more than 64 MiB, rounded up to whole batches.
+//   Counted:      ranges of max(16, rows/64) rows, more where there are several passes (about 256 lanes of all together, at least one of each), less
+//                 where that is more than 64 MiB, rounded up to whole batches.
 //   Code:         a source that is not native says how many lanes it has.
 // A serial plan is one lane over everything.
 #pragma once

@@ -137,6 +137,14 @@ TEST(Lanes, AreManyEvenWhereTheInputIsSmall) {
   EXPECT_EQ(Compile(Records(WriteFiles(dir, 64, 3, Compression::kGzip)))->layout().lanes, 64U);
 }
 
+TEST(Lanes, OfManyPassesAreFewerInEach) {
+  const auto lanes_of = [](int64_t rows, int64_t passes) { return Compile(Over(Numbers(rows), "repeat", {{"count", passes}}))->layout().lanes; };
+  EXPECT_EQ(lanes_of(10'000, 1), 64U);
+  EXPECT_EQ(lanes_of(10'000, 4), 4 * 64U);
+  EXPECT_EQ(lanes_of(10'000, 100), 100 * 3U);
+  EXPECT_EQ(lanes_of(10'000, 1000), 1000U);
+}
+
 // The batches of an epoch as a client with a place for each of `mix` lanes joins them.
 std::vector<std::set<std::string>> FilesOfBatches(const Pipeline& pipeline) {
   const uint64_t group = pipeline.layout().group_rows();
