@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t AlignUp(uint64_t bytes) { return (bytes + kBlockAlign - 1) / kBlockAlign * kBlockAlign; }
 
 // Buffers of these lengths, one after another in one extent.
-Result<std::vector<std::span<std::byte>>> Carve(HeapExtents& heap, const std::vector<uint64_t>& lengths, Extent& extent) {
+Result<std::vector<std::span<std::byte>>> Carve(ExtentAllocator& heap, const std::vector<uint64_t>& lengths, Extent& extent) {
   uint64_t total = kBlockAlign;  // never empty: an empty buffer has an address, too
   for (const uint64_t length : lengths) total += AlignUp(length);
   PENSTOCK_ASSIGN(extent, heap.Allocate(total));

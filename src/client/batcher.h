@@ -57,7 +57,7 @@ class Batcher {
   std::vector<ColumnShape> shapes_;
   std::vector<size_t> first_buffer_;  // of each column, in a block
   bool pad_;                          // and there is something to pad
-  mutable HeapExtents heap_;
+  mutable HotExtents heap_;
   std::shared_ptr<std::atomic<uint64_t>> dropped_ = std::make_shared<std::atomic<uint64_t>>(0);  // batches outlive the batcher
 };
 

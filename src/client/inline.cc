@@ -369,7 +369,7 @@ class InlineReader final : public Reader, private InlineLanes {
   const std::string manifest_hash_;
   const Batcher batcher_;
   Shelf shelf_;
-  HeapExtents heap_;
+  HotExtents heap_;
   std::map<Handle, BlockPtr> blocks_;
   std::vector<Run> runs_;
   std::optional<InlineRing> ring_;  // strict

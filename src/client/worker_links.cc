@@ -130,7 +130,7 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
   std::shared_ptr<Link> self_;  // while the session may call back
   std::map<LinkUser*, std::weak_ptr<LinkUser>> users_;
   std::map<StreamId, LinkUser*> streams_;
-  HeapExtents heap_;
+  HotExtents heap_;
 };
 
 void WorkerLinks::Attach(const LinkTarget& target, const std::shared_ptr<LinkUser>& user) {
