@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 
 #include "base/crc32c.h"
 
@@ -15,6 +16,45 @@ T Load(const char* at) {
   std::memcpy(&value, at, sizeof value);
   return value;
 }
+
+// Windows that no record is in any more, of all readers of the process: fresh pages cost more than what is read into them. Any thread.
+class SpareWindows {
+ public:
+  static std::shared_ptr<ByteBuffer> Take() {
+    std::unique_ptr<ByteBuffer> window = All().Pop();
+    if (window == nullptr) window = std::make_unique<ByteBuffer>();
+    return {window.release(), [](ByteBuffer* done) { All().Push(std::unique_ptr<ByteBuffer>(done)); }};
+  }
+
+ private:
+  static constexpr size_t kMaxSpare = size_t{32} << 20;
+
+  static SpareWindows& All() {
+    static auto* all = new SpareWindows;  // rows may outlive what is static
+    return *all;
+  }
+
+  // Whoever does not get the lock at once does without: a fork may have left it locked.
+  std::unique_ptr<ByteBuffer> Pop() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || windows_.empty()) return nullptr;
+    auto window = std::move(windows_.back());
+    windows_.pop_back();
+    bytes_ -= window->capacity();
+    return window;
+  }
+  void Push(std::unique_ptr<ByteBuffer> window) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || bytes_ + window->capacity() > kMaxSpare) return;
+    window->Truncate(0);
+    bytes_ += window->capacity();
+    windows_.push_back(std::move(window));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<ByteBuffer>> windows_;
+  size_t bytes_ = 0;
+};
 
 uint32_t MaskedCrcOf(std::string_view bytes) { return MaskedCrc(Crc32c(std::as_bytes(std::span(bytes)))); }
 
@@ -108,7 +148,8 @@ RecordReader::RecordReader(std::shared_ptr<const ByteSource> source, Compression
       compressed_(compression != Compression::kNone),
       options_(options),
       to_(compressed_ ? kToEnd : to),
-      offset_(from) {
+      offset_(from),
+      window_(SpareWindows::Take()) {
   if (compressed_) stream_ = Inflate(std::move(stream_), compression);
   edge_checked_ = from > 0 && from >= std::min(to, source_->size());  // no record starts in this range, so none ends it
 }
@@ -175,7 +216,7 @@ void RecordReader::MakeRoom(size_t capacity) {
     window_->Truncate(rest.size());
     window_->Reserve(capacity);
   } else {  // records in it are still in use
-    auto fresh = std::make_shared<ByteBuffer>();
+    std::shared_ptr<ByteBuffer> fresh = SpareWindows::Take();
     fresh->Reserve(capacity);
     if (!rest.empty()) std::memcpy(fresh->Extend(rest.size()), rest.data(), rest.size());
     window_ = std::move(fresh);

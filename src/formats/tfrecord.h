@@ -75,7 +75,7 @@ class RecordReader {
   uint64_t offset_;
   uint64_t record_ = 0;
   bool edge_checked_ = false;
-  std::shared_ptr<ByteBuffer> window_ = std::make_shared<ByteBuffer>();
+  std::shared_ptr<ByteBuffer> window_;
   size_t taken_ = 0;  // bytes of the window that were handed out
   std::vector<std::string_view> records_;
 };
