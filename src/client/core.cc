@@ -172,7 +172,9 @@ void ClientCore::SetTimerIfChanged() {
 bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
   struct Visitor {
     Shelf& shelf;
-    bool operator()(const action::JoinedJob& a) const { return shelf.Configure(a.joined.layout, a.joined.epoch, a.joined.generation), true; }
+    bool operator()(const action::JoinedJob& a) const {
+      return shelf.Configure(a.joined.layout, a.joined.epoch, a.joined.generation, a.joined.consumers), true;
+    }
     bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from, a.reading), true; }
     bool operator()(const action::ShelfOpen& a) const { return shelf.SetOpen(a.grant, a.open), true; }
     bool operator()(const action::ShelfPut& a) const { return shelf.Put(a.grant, a.block), true; }
@@ -183,7 +185,9 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch, a.dropped_rows), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }
     bool operator()(const action::ShelfWhole& a) const { return shelf.PutBatch(a.batch), true; }
-    bool operator()(const action::Restored& a) const { return shelf.Restart(a.joined.layout, a.joined.epoch, a.joined.generation, a.rebuilt), true; }
+    bool operator()(const action::Restored& a) const {
+      return shelf.Restart(a.joined.layout, a.joined.epoch, a.joined.generation, a.joined.consumers, a.rebuilt), true;
+    }
     bool operator()(const action::RestoreFailed&) const { return false; }
     bool operator()(const action::SendRestore&) const { return false; }
     bool operator()(const action::ShrinkTail&) const { return false; }

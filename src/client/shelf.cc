@@ -1,9 +1,11 @@
 #include "client/shelf.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/planted.h"
+#include "plan/ranges.h"
 
 namespace penstock {
 namespace {
@@ -35,12 +37,12 @@ Cursor ShelfBlock::cursor(uint64_t row) const {
 
 Shelf::Shelf(const Clock& clock, std::function<void()> on_progress) : clock_(clock), on_progress_(std::move(on_progress)) {}
 
-void Shelf::Configure(const Layout& layout, Epoch epoch, Generation generation) {
+void Shelf::Configure(const Layout& layout, Epoch epoch, Generation generation, uint32_t consumers) {
   std::lock_guard lock(mutex_);
-  ConfigureLocked(layout, epoch, generation);
+  ConfigureLocked(layout, epoch, generation, consumers);
 }
 
-void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation, bool loop_goes_on) {
+void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation, uint32_t consumers, bool loop_goes_on) {
   std::lock_guard lock(mutex_);
   const uint64_t steps = log_.tag();
   const uint64_t steps_of_epoch = epoch == epoch_ ? totals_.epoch_batches : 0;
@@ -51,17 +53,18 @@ void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation, bo
   ring_moved_ = false;
   last_.clear();
   end_ = false;
-  ConfigureLocked(layout, epoch, generation);
+  ConfigureLocked(layout, epoch, generation, consumers);
   if (!loop_goes_on) return;
   log_.Restart(generation, epoch, steps);
   totals_.epoch_batches = steps_of_epoch;
 }
 
-void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation generation) {
+void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation generation, uint32_t consumers) {
   batch_ = layout.batch;
   group_ = std::max<uint64_t>(layout.group_rows(), 1);
   mix_ = layout.batch == 0 ? 1 : std::max(layout.mix, 1u);
   drop_remainder_ = layout.drop_remainder;
+  in_order_ = GrantedInRanges(layout, consumers);
   epoch_ = epoch;
   log_.Restart(generation, epoch);
   totals_.epoch_batches = 0;
@@ -85,7 +88,9 @@ void Shelf::Add(const GrantName& grant, Cursor from, Epoch reading) {
     last_marks_.push_back(mark);
     return;
   }
-  if (lanes_.emplace(grant, std::move(lane)).second) rotation_.push_back(grant);
+  if (!lanes_.emplace(grant, std::move(lane)).second) return;
+  const auto earlier = [](const GrantName& a, const GrantName& b) { return std::tie(a.from, a.lane) < std::tie(b.from, b.lane); };
+  rotation_.insert(in_order_ ? std::upper_bound(rotation_.begin(), rotation_.end(), grant, earlier) : rotation_.end(), grant);
 }
 
 void Shelf::SetOpen(const GrantName& grant, bool open) {

@@ -118,10 +118,11 @@ class Shelf {
   explicit Shelf(const Clock& clock, std::function<void()> on_progress = {});
 
   // ---- the core's side
-  void Configure(const Layout& layout, Epoch epoch, Generation generation = {});
+  // `consumers`: declared; 0: not.
+  void Configure(const Layout& layout, Epoch epoch, Generation generation = {}, uint32_t consumers = 0);
   // A new generation: all grants are removed, and nothing was delivered in it yet. `loop_goes_on`: steps are counted on, since ranks that save a
   // position together mean the loop's.
-  void Restart(const Layout& layout, Epoch epoch, Generation generation, bool loop_goes_on = false);
+  void Restart(const Layout& layout, Epoch epoch, Generation generation, uint32_t consumers = 0, bool loop_goes_on = false);
   // `reading`: the reader's epoch when it got the grant, which may be of an earlier one (a dead consumer's). Removed at once if the loop has gone on.
   void Add(const GrantName& grant, Cursor from, Epoch reading);
   // Whether blocks are on their way. A batch of several lanes waits only for lanes that are open.
@@ -192,7 +193,7 @@ class Shelf {
     uint64_t rows = 0;
   };
 
-  void ConfigureLocked(const Layout& layout, Epoch epoch, Generation generation);
+  void ConfigureLocked(const Layout& layout, Epoch epoch, Generation generation, uint32_t consumers);
   Taken NextLocked();
   std::vector<Slice> TakeWhole();
   void EndRing();
@@ -203,6 +204,7 @@ class Shelf {
   std::vector<Slice> TryGroups();
   std::vector<Slice> TryTails();
   std::vector<Slice> TakeLoose(uint64_t rows);
+  void ToTheBack(GrantName grant);  // of the rotation
   bool AllEnded() const;
   uint64_t ReadyBatches() const;
   bool AnyReady() const;
@@ -233,6 +235,7 @@ class Shelf {
   uint64_t batch_ = 0;
   uint64_t group_ = 1;
   uint32_t mix_ = 1;
+  bool in_order_ = false;  // grants are ranges: taken one after the other, so that few of them are begun at a time
   bool drop_remainder_ = false;
   Epoch epoch_{};
   TimePoint deliver_until_{};

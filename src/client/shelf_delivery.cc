@@ -147,9 +147,8 @@ std::vector<Slice> Shelf::TryBatch() {
 std::vector<Slice> Shelf::TryRun() {
   std::vector<Slice> run;
   for (size_t i = 0; i < rotation_.size() && run.empty(); ++i) {
-    const GrantName grant = rotation_.front();
-    rotation_.pop_front();
-    rotation_.push_back(grant);
+    const GrantName grant = rotation_[in_order_ ? i : 0];
+    if (!in_order_) ToTheBack(grant);
     auto lane = lanes_.find(grant);
     if (lane->second.left == 0) continue;
     const Entry& entry = lane->second.blocks.front();
@@ -185,11 +184,15 @@ std::vector<Slice> Shelf::TryGroups() {
   if (found < mix_) return {};
   std::vector<Slice> batch;
   for (const auto& [grant, groups] : takes) {
-    std::erase(rotation_, grant);
-    rotation_.push_back(grant);
+    if (!in_order_) ToTheBack(grant);
     TakeRows(lanes_.find(grant), groups * group_, batch);
   }
   return batch;
+}
+
+void Shelf::ToTheBack(GrantName grant) {
+  std::erase(rotation_, grant);
+  rotation_.push_back(grant);
 }
 
 bool Shelf::AllEnded() const {

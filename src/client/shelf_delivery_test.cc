@@ -53,6 +53,25 @@ TEST_F(ShelfTest, ARangesEndIsNotItsLanesEnd) {
   EXPECT_EQ(DeliveredBy(shelf_), "0:0-4");
 }
 
+TEST_F(ShelfTest, RangesOfASerialLaneAreTakenOneAfterTheOther) {
+  for (const uint64_t batch : {4, 0}) {
+    Layout serial = Cut(batch);
+    serial.serial = true;
+    Start(serial);
+    GrantName later = Grant(0);
+    later.from = 8;
+    for (const GrantName& grant : {later, Grant(0)}) {
+      shelf_.Add(grant, {grant.from, 0}, Epoch{0});
+      shelf_.SetOpen(grant, true);
+      for (const uint64_t from : {grant.from, grant.from + 4}) shelf_.Put(grant, Rows(from + 1, from, from + 4));
+      shelf_.End(grant, {grant.from + 8, 0}, false);
+    }
+    for (const Seq first : {0, 4, 8, 12}) EXPECT_EQ(Batch().front().first, (Cursor{first, 0}));
+    shelf_.Remove(later);
+    shelf_.Remove(Grant(0));
+  }
+}
+
 TEST_F(ShelfTest, TailsAreDeliveredWhenTheyAreJoinedAndWhatIsDroppedWithTheLastBatch) {
   Start(Cut(4, 1, true));
   for (uint32_t lane = 0; lane < 3; ++lane) {

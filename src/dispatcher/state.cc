@@ -1,11 +1,13 @@
 #include "dispatcher/state.h"
 
+#include "plan/ranges.h"
+
 namespace penstock::dispatcher {
 
 EpochShape Job::shape() const {
   const Layout& layout = inputs.layout;
   EpochShape shape{.lanes = layout.lanes};
-  if (layout.serial || layout.lanes < consumers) {
+  if (GrantedInRanges(layout, consumers)) {
     // Whole groups, so that only the lane's end leaves a tail.
     constexpr uint64_t kGroupsARange = 16;
     shape.range_rows = layout.serial_range != 0 ? layout.serial_range : kGroupsARange * layout.group_rows();
