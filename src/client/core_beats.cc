@@ -1,11 +1,17 @@
 // What ClientCore says to the dispatcher, and when.
 #include <algorithm>
+#include <chrono>
 #include <vector>
 
 #include "base/constants.h"
 #include "client/core.h"
 
 namespace penstock {
+namespace {
+
+constexpr std::chrono::seconds kReadAheadFor{1};  // of the loop's time
+
+}  // namespace
 
 uint32_t ClientCore::OpenTarget() const { return std::max(kOpenLanes, job_.layout.batch == 0 ? 1u : job_.layout.mix); }
 
@@ -18,19 +24,29 @@ ClientCore::News ClientCore::CurrentNews() const {
     return news;
   }
   uint32_t live = 0;
+  uint32_t ended = 0;  // with rows that the loop has not had
   uint64_t left = 0;
   for (const auto& [name, lane] : lanes_) {
     if (lane.leaving) continue;
     if (lane.state != LaneState::kEnded) ++live;
+    if (lane.state == LaneState::kEnded && lane.mark.left_rows > 0) ++ended;
     left += lane.mark.left_rows;
   }
-  const uint32_t target = OpenTarget() + kSpareGrants;
-  news.want = epoch_ended_ || live >= target ? 0 : target - live;
   const uint64_t whole = std::max<uint64_t>(job_.layout.batch, 1);
+  const uint32_t target = OpenTarget() + kSpareGrants;
+  const uint32_t has = live + (IsPlenty(left) ? ended : 0);
+  news.want = epoch_ended_ || has >= target ? 0 : target - has;
   news.idle = live == 0 && left < whole;
   news.tail_rows = news.idle ? left : 0;
   news.mark = limit_ == kNoLimit ? 0 : totals_.epoch_batches + ready_batches_;
   return news;
+}
+
+// What the loop will not come to soon is for others who share the job, also for those who come later.
+bool ClientCore::IsPlenty(uint64_t rows) const {
+  constexpr uint64_t kLeastBatches = 4;
+  const uint64_t least = kLeastBatches * std::max<uint64_t>(job_.layout.batch, 64);
+  return rows >= std::max(least, loop_pace_.RowsIn(kReadAheadFor));
 }
 
 void ClientCore::BeatIfDue() {

@@ -143,6 +143,7 @@ void ClientCore::Apply(const Progress& progress) {
   if (progress.epoch > epoch_ && Reads()) Apply(event::StartEpoch{progress.epoch});
   loop_waits_ = progress.waiting;
   totals_ = progress.totals;
+  loop_pace_.Saw(now_, totals_.rows);
   ready_batches_ = progress.ready_batches;
   if (progress.ring) ring_mark_ = *progress.ring;
   for (const Mark& mark : progress.marks) ApplyMark(mark);

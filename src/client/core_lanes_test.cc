@@ -23,6 +23,36 @@ TEST(ClientCore, KeepsSomeLanesOpenAndTheRestSpare) {
   EXPECT_EQ(shell.opens.size(), kOpenLanes + 1);  // a spare one takes the place
 }
 
+TEST(ClientCore, WhoseLoopHasPlentyAsksForNoMoreLanesThanAreKeptOpen) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  std::vector<msg::Grant> grants;
+  for (uint32_t lane = 0; lane < kOpenLanes + kSpareGrants; ++lane) grants.push_back(GrantOf(lane));
+  shell.Grant(grants);
+  for (uint32_t lane = 0; lane < kOpenLanes + kSpareGrants; ++lane) {
+    const auto open = shell.OpenOf(lane);
+    shell.Block(open.stream, 0, 100);
+    shell.End(open.stream, 100);
+  }
+  shell.Pass(1100ms);
+  EXPECT_EQ(shell.beats.back().want, 0u) << "what is there is for others";
+}
+
+TEST(ClientCore, WhoseLoopIsQuickReadsAhead) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0), GrantOf(1), GrantOf(2)});
+  for (const uint32_t lane : {0, 1, 2}) {
+    const auto open = shell.OpenOf(lane);
+    shell.Block(open.stream, 0, 1000);
+    shell.End(open.stream, 1000);
+  }
+  for (int step = 0; step < 1000; ++step) shell.Next();
+  shell.Pass(150ms);
+  shell.Next();
+  EXPECT_EQ(shell.beats.back().want, kOpenLanes + kSpareGrants);
+}
+
 TEST(ClientCore, AMixedJobKeepsAsManyLanesOpenAsABatchDrawsFrom) {
   Layout layout = BatchOf(12);
   layout.mix = 6;
