@@ -136,8 +136,9 @@ class Reader {
   // Where the plan does not batch: the last `rows` rows of the last run were not handed out. They go to other consumers when this one starts
   // the next epoch or closes, which is all it may do after this.
   virtual void GiveBack(uint64_t rows) = 0;
-  // Goes on to the next epoch (the first is started by itself). False: the job has no more. Gives back lanes of an epoch left early.
-  virtual Result<bool> StartEpoch() = 0;
+  // Goes on to the next epoch (the first is started by itself), or to a later one. False: the job has no more. Gives back lanes of an epoch left
+  // early.
+  virtual Result<bool> StartEpoch(std::optional<Epoch> later = {}) = 0;
 
   // What was delivered, as JSON (docs/design/positions.md): of all consumers, which the dispatcher asks for their part, or of this one.
   virtual Result<std::string> State(StateOptions options = {}) = 0;

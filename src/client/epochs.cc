@@ -46,8 +46,8 @@ Result<std::optional<uint64_t>> Epochs::Begin() {
   if (!more) return std::optional<uint64_t>();
   GiveBackLeft();
   ++newest_;
-  while (reader_->epoch() < next) {
-    PENSTOCK_ASSIGN(const bool started, reader_->StartEpoch());
+  if (reader_->epoch() < next) {
+    PENSTOCK_ASSIGN(const bool started, reader_->StartEpoch(next));
     if (!started) return std::optional<uint64_t>();
   }
   begun_ = true;

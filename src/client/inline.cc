@@ -65,8 +65,8 @@ class InlineReader final : public Reader, private InlineLanes {
 
   void GiveBack(uint64_t rows) override { shelf_.Unreceive(rows); }  // nobody else gets them, but they were not delivered
 
-  Result<bool> StartEpoch() override {
-    const Epoch next{Raw(epoch_) + 1};
+  Result<bool> StartEpoch(std::optional<Epoch> later) override {
+    const Epoch next = std::max(later.value_or(Epoch{}), Epoch{Raw(epoch_) + 1});
     if (options_.epochs != 0 && Raw(next) >= options_.epochs) return false;
     runs_.clear();
     epoch_ = next;

@@ -1,10 +1,16 @@
 #include "client/read_options.h"
 
+#include "plan/limits.h"
+
 namespace penstock {
 
 Status CheckReadOptions(const ReadOptions& options) {
   if (options.mode == Mode::kSharded) {
     return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
+  }
+  if (options.consumers > kMostConsumers) {
+    return Status(Code::kInvalid,
+                  std::to_string(options.consumers) + " consumers are more than the " + std::to_string(kMostConsumers) + " that a job may have");
   }
   const uint32_t index = options.index.value_or(0);
   if (options.consumers > 0 && index >= options.consumers) {

@@ -50,10 +50,10 @@ class RemoteReader final : public Reader {
     if (stamp_ == CurrentStamp()) io_->shelf().Unreceive(rows);
   }
 
-  Result<bool> StartEpoch() override {
+  Result<bool> StartEpoch(std::optional<Epoch> later) override {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));
     if (closed_) return ReaderClosed();
-    const Epoch next{Raw(epoch_) + 1};
+    const Epoch next = std::max(later.value_or(Epoch{}), Epoch{Raw(epoch_) + 1});
     if (joined_.epochs != 0 && Raw(next) >= joined_.epochs) return false;
     epoch_ = next;
     waits_since_.reset();

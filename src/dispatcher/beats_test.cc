@@ -267,6 +267,23 @@ TEST(Epochs, ALoopThatSkipsOneIsGrantedTheNext) {
   EXPECT_EQ(a.reply.grants[0].range.lane.epoch, Epoch{2});
 }
 
+TEST(Epochs, ALoopThatSkipsBillionsIsGrantedTheNextAtOnce) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.epochs = 0;
+  Scripted a(h.JoinOk(join, LayoutOf(2)));
+  a.Hold(h, 1);
+  ASSERT_EQ(a.reply.grants.size(), 1u);
+  const msg::Grant held = a.reply.grants[0];
+  constexpr Epoch kFar{4'000'000'000};
+  a.beat.epoch = kFar;
+  a.Finish(h, held, {1, 0}, false, 6, true);
+  for (int beats = 0; beats < 3 && a.reply.grants.empty(); ++beats) a.Hold(h, 6, true);
+  ASSERT_EQ(a.reply.grants.size(), 2u);
+  EXPECT_EQ(a.reply.grants[0].range.lane.epoch, kFar);
+}
+
 // What is left of the grants are tails.
 void SayTails(CoreHarness& h, Scripted& reader) {
   reader.Hold(h, 0);

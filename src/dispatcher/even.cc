@@ -1,6 +1,7 @@
 #include "dispatcher/even.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace penstock::dispatcher {
@@ -46,8 +47,12 @@ class Evener {
 
   // A declared consumer that never came, or has not begun. Once all were there, one without a seat has left: nobody waits for it.
   bool SomebodyMissing() {
-    for (uint32_t index = 0; index < job_.consumers && !job_.started; ++index) {
-      if (job_.Seated(index) == nullptr && !job_.delivered.contains(index)) return true;
+    if (!job_.started) {
+      std::set<uint32_t> came(job_.delivered.begin(), job_.delivered.end());
+      for (const auto& [id, consumer] : job_.members) {
+        if (!consumer.undecided) came.insert(consumer.index);
+      }
+      if (came.size() < job_.consumers) return true;
     }
     changes_.job = changes_.job || !job_.started;
     job_.started = true;

@@ -7,6 +7,7 @@
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
 #include "dispatcher/terms.h"
+#include "plan/limits.h"
 
 namespace penstock::dispatcher {
 namespace {
@@ -47,6 +48,10 @@ Status DispatcherCore::Impl::CheckJoin(const msg::Join& join) const {
     if (row.asked(join)) {
       return Status(Code::kInvalid, std::string(row.what) + " is not available in this version: use " + row.instead);
     }
+  }
+  if (join.consumers > kMostConsumers) {
+    return Status(Code::kInvalid,
+                  std::to_string(join.consumers) + " consumers are more than the " + std::to_string(kMostConsumers) + " that a job may have");
   }
   if (join.consumers > 0 && join.index >= join.consumers) {
     return Status(Code::kInvalid, "consumer index " + std::to_string(join.index) + " is not below the declared number of consumers, " +

@@ -1,6 +1,8 @@
 // Restoring a job: one act of all its consumers together.
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/constants.h"
@@ -9,6 +11,7 @@
 #include "dispatcher/cohorts.h"
 #include "dispatcher/core_impl.h"
 #include "dispatcher/terms.h"
+#include "plan/limits.h"
 
 namespace penstock::dispatcher {
 namespace {
@@ -27,6 +30,9 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   // Whoever is a member of the generation that followed was in its cohort: its answer was lost.
   const bool repeated = restore.generation < job->generation && !Planted(Bug::kRestoreTwice);
   if (repeated) return SendJoined(session, request, *job, consumer);
+  if (restore.consumers > kMostConsumers) {
+    return Fail(session, request, Status(Code::kInvalid, std::to_string(restore.consumers) + " consumers are more than a job may have"));
+  }
   if (restore.consumers > 0 && restore.index >= restore.consumers) {
     return Fail(session, request,
                 Status(Code::kInvalid, "consumer index " + std::to_string(restore.index) + " is not below the number of consumers that restore, " +
@@ -181,17 +187,22 @@ void DispatcherCore::Impl::CheckCohorts() {
   }
 }
 
-// Indices of those that have not come, with the names of those that are there: "1 (host:4711), 2".
+// Indices of those that have not come, with the names of those that are there: "1 (host:4711), 2"; of very many only the first.
 std::string DispatcherCore::Impl::Missing(const Job& job, const Cohort& cohort) {
+  constexpr size_t kNamed = 10;
   std::set<uint32_t> there;
   for (const auto& [id, recruit] : cohort.recruits) there.insert(recruit.restore.index);
+  std::map<uint32_t, std::string_view> names;
+  for (const auto& [id, member] : job.members) names.emplace(member.index, member.name);
   std::string missing;
-  for (uint32_t index = 0; index < cohort.consumers; ++index) {
+  size_t named = 0;
+  for (uint32_t index = 0; index < cohort.consumers && named < kNamed; ++index) {
     if (there.contains(index)) continue;
-    const auto member = std::find_if(job.members.begin(), job.members.end(), [&](const auto& item) { return item.second.index == index; });
-    missing += (missing.empty() ? "" : ", ") + std::to_string(index) + (member == job.members.end() ? "" : " (" + member->second.name + ")");
+    const auto name = names.find(index);
+    missing += (named++ == 0 ? "" : ", ") + std::to_string(index) + (name == names.end() ? "" : " (" + std::string(name->second) + ")");
   }
-  return missing;
+  const size_t others = cohort.consumers - there.size() - named;
+  return others == 0 ? missing : missing + " and " + std::to_string(others) + " others";
 }
 
 Status DispatcherCore::Impl::MissingRecruits(const Job& job, const Cohort& cohort) const {

@@ -1,7 +1,10 @@
 #include "dispatcher/settle.h"
 
 #include <algorithm>
+#include <limits>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/constants.h"
@@ -46,19 +49,25 @@ class Settler {
   }
 
   // At most two epochs are read at a time. One that nobody reads any more does not count: what is left of it is with those who have gone on.
-  bool TooFarAhead(Epoch epoch) {
-    size_t behind = 0;
-    for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) behind += ReadersOf(job_, Epoch{e}).empty() ? 0 : 1;
-    return behind > 1;
+  bool TooFarAhead(Epoch epoch) { return ReadEpochsBefore(epoch).size() > 1; }
+
+  std::set<Epoch> ReadEpochsBefore(Epoch epoch) const {
+    std::set<Epoch> epochs;
+    for (const auto& [id, consumer] : job_.members) {
+      const bool reads = consumer.reads() && !consumer.ended;
+      if (reads && consumer.epoch >= job_.first_open && consumer.epoch < epoch) epochs.insert(consumer.epoch);
+    }
+    return epochs;
   }
 
   // Lanes of an epoch are granted when all of those before were. One that every loop has left before it began is not there at all.
   bool Grantable(Epoch epoch) {
-    for (uint32_t e = Raw(job_.first_open); e < Raw(epoch); ++e) {
-      auto it = job_.open.find(Epoch{e});
-      if (it == job_.open.end() ? !ReadersOf(job_, Epoch{e}).empty() : !it->second.AllGranted()) return false;
+    for (auto state = job_.open.begin(); state != job_.open.end() && state->first < epoch; ++state) {
+      if (!state->second.AllGranted()) return false;
     }
-    return !TooFarAhead(epoch);
+    const std::set<Epoch> read = ReadEpochsBefore(epoch);
+    const bool all_begun = std::all_of(read.begin(), read.end(), [&](Epoch earlier) { return job_.open.contains(earlier); });
+    return all_begun && read.size() <= 1;
   }
 
   void Retire() {
@@ -67,9 +76,10 @@ class Settler {
       for (auto& [id, consumer] : job_.members) {
         if (consumer.epoch == done) TellEnd(consumer, changes_);
       }
-      if (job_.open.erase(done) == 0) job_.dropped += job_.shape().lanes;
-      job_.first_open = Epoch{Raw(done) + 1};
-      job_.limits.erase(done);
+      const bool begun = job_.open.erase(done) > 0;
+      job_.first_open = begun ? Epoch{Raw(done) + 1} : NextWanted();
+      if (!begun) job_.dropped += uint64_t{job_.shape().lanes} * (Raw(job_.first_open) - Raw(done));
+      std::erase_if(job_.limits, [&](const auto& item) { return item.first < job_.first_open; });
       changes_.epochs.insert(done);
       changes_.job = true;
       OpenEpochs();
@@ -89,6 +99,16 @@ class Settler {
   bool Over(Epoch epoch) {
     if (auto state = job_.open.find(epoch); state != job_.open.end()) return state->second.Done();
     return ReadersOf(job_, epoch).empty() && SomebodyBeyond(epoch);
+  }
+
+  // The first epoch after those that every loop has left before they began.
+  Epoch NextWanted() const {
+    Epoch next{std::numeric_limits<uint32_t>::max()};
+    if (!job_.open.empty()) next = job_.open.begin()->first;
+    for (const auto& [id, consumer] : job_.members) {
+      if (consumer.reads() && consumer.epoch > job_.first_open) next = std::min(next, consumer.epoch);
+    }
+    return next;
   }
 
   bool SomebodyBeyond(Epoch epoch) const {
@@ -121,10 +141,25 @@ class Settler {
       }
     }
     std::erase_if(takers, [](const Consumer* consumer) { return consumer->ending; });
-    std::sort(takers.begin(), takers.end(), [&](const Consumer* a, const Consumer* b) {
-      return std::make_tuple(!Idle(job_, *a), HeldBy(job_, *a), Raw(a->id)) < std::make_tuple(!Idle(job_, *b), HeldBy(job_, *b), Raw(b->id));
-    });
     return takers;
+  }
+
+  // Those that want something, who has nothing first.
+  struct Wish {
+    bool busy = false;
+    size_t held = 0;
+    Consumer* consumer = nullptr;
+  };
+  std::vector<Wish> Wishes(const Members& takers) const {
+    std::vector<Wish> wishes;
+    for (Consumer* consumer : takers) {
+      const bool idle = Idle(job_, *consumer);
+      if (consumer->want > 0 || idle) wishes.push_back({!idle, HeldBy(job_, *consumer), consumer});
+    }
+    std::sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) {
+      return std::make_tuple(a.busy, a.held, Raw(a.consumer->id)) < std::make_tuple(b.busy, b.held, Raw(b.consumer->id));
+    });
+    return wishes;
   }
 
   void Serve(EpochState& state) {
@@ -136,14 +171,16 @@ class Settler {
   // False: nobody was given anything.
   bool ServeRound(EpochState& state) {
     const Members takers = Takers(state);
-    if (takers.empty() || state.Available() == 0) return false;
+    const std::vector<Wish> wishes = Wishes(takers);
+    if (wishes.empty() || state.Available() == 0) return false;
     const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
     const bool evening = Evening(job_, state);
     const Parts parts = PartsOf(state);
+    const uint64_t least = Least(takers);
     bool given = false;
-    for (Consumer* consumer : takers) {
-      if (evening && MarkOf(*consumer) > Least(takers) + EvenPiece(job_) / job_.inputs.layout.batch) continue;
-      uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, Idle(job_, *consumer) ? 1 : 0), share);
+    for (const auto& [busy, held, consumer] : wishes) {
+      if (evening && MarkOf(*consumer) > least + EvenPiece(job_) / job_.inputs.layout.batch) continue;
+      uint64_t room = std::min<uint64_t>(std::max<uint64_t>(consumer->want, busy ? 0 : 1), share);
       if (evening || job_.shape().range_rows > 0)
         room = std::min<uint64_t>(room, kRangesEach - std::min<size_t>(kRangesEach, state.LiveHeld(consumer->id)));
       while (room-- > 0 && MayHaveMore(parts, *consumer) && Give(state, *consumer)) given = true;
