@@ -5,7 +5,7 @@ SECONDS ?= 60
 SEEDS ?= 200
 FROM ?= 1
 KILLS ?= 30
-ROUNDS ?= 5
+ROUNDS ?= 3
 PAIRS ?= 30
 
 export CCACHE_DIR := $(CACHE)/ccache
@@ -80,8 +80,8 @@ chaos: build ## real processes: KILLS=30 faults at random, an independent count 
 bench-setup: ## the peers that benchmarks compare with, in an environment of their own
 	@PENSTOCK_CACHE=$(CACHE) scripts/setup.sh bench
 
-bench: build bench-setup ## penstock beside its peers on this machine: writes docs/benchmarks.md [ROUNDS=5]
-	@ninja -C build/release -j $(JOBS) --quiet bench_bare_socket bench_consume
+bench: build bench-setup ## penstock beside its peers on this machine: writes docs/benchmarks.md [ROUNDS=3]
+	@ninja -C build/release -j $(JOBS) --quiet bench_bare_socket bench_consume bench_handover
 	@PYTHONPATH=$(CURDIR)/python .venv-bench/bin/python bench/report.py --rounds $(ROUNDS)
 	@$(PYTHON_HERE) bench/resume.py
 

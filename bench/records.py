@@ -69,7 +69,7 @@ def _penstock(pattern: str, whole: bool = False) -> Callable[[Path, Stopwatch], 
 # ---- tf.data
 
 
-def _tf_dataset(pattern: str, whole: bool) -> Any:
+def tf_dataset(pattern: str, whole: bool, passes: int = PASSES) -> Any:
     import tensorflow as tf
 
     spec = {name: tf.io.FixedLenFeature([size], tf.float32) for name, size in FLOATS.items()}
@@ -83,7 +83,7 @@ def _tf_dataset(pattern: str, whole: bool) -> Any:
     dataset = dataset.batch(BATCH).map(lambda rows: tf.io.parse_example(rows, spec), num_parallel_calls=2)
     if whole:
         dataset = dataset.map(_downsampled, num_parallel_calls=2)
-    return dataset.repeat(PASSES).prefetch(2)
+    return dataset.repeat(passes).prefetch(2)
 
 
 def _downsampled(rows: Any) -> Any:
@@ -96,7 +96,7 @@ def _downsampled(rows: Any) -> Any:
 
 def _tf(pattern: str, whole: bool = False) -> Callable[[Path, Stopwatch], float]:
     def run(directory: Path, watch: Stopwatch) -> float:
-        dataset = _tf_dataset(str(directory / pattern), whole)
+        dataset = tf_dataset(str(directory / pattern), whole)
         iterator = iter(dataset)
         watch.start()
         kept = sum(len(batch["label"]) for batch in iterator)
@@ -124,6 +124,7 @@ CASES = [
         per="cpu_s",
         at_least={"tf.data": 3.5},
     ),
+    Case("plain", "rows a CPU s", _penstock("*.tfrecord"), {"tf.data": _tf("*.tfrecord")}, per="cpu_s", at_least={"tf.data": 8}),
     Case(
         "plain: shuffled and downsampled",
         "rows a CPU s",

@@ -16,10 +16,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from limits import what_limits
+
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 BENCHES = {
     "records": "tf.Example records of 2.4 KB, batches of 512: inflate, check, parse, shuffle. Rows a CPU second.",
+    "torch_ranks": "The same records through a service with one worker to two torch ranks: rows a CPU second of all processes together.",
     "transport": "Elements that lie in readers' memory, handed to a loop on the same host.",
     "python": "The same Python function on two executors of penstock and two workers of DataLoader.",
     "eager": "An eager TensorFlow loop over a dataset that one reader prepares.",
@@ -57,7 +60,8 @@ def write(lines: list[dict[str, Any]], rounds: int) -> None:
     page.append("![ratios](benchmarks.svg)\n")
     for bench, measured in groupby(lines, key=lambda line: line["bench"]):
         if bench in BENCHES:
-            page += [f"## {bench}", BENCHES[bench], "", *_table(list(measured)), ""]
+            rows = list(measured)
+            page += [f"## {bench}", BENCHES[bench], "", *_table(rows), "", *what_limits(rows), ""]
         else:
             page += [f"## {bench}", GROWTH[bench], "", *_figures(list(measured)), ""]
     (DOCS / "benchmarks.md").write_text("\n".join(page))

@@ -1,5 +1,7 @@
 // What a loopback socket gives, with nothing around it: one process sends blocks as far as it has credit, the other reads each into the same memory.
-//   bench_bare_socket kept|made BYTES COUNT      made: the block is copied first, as one that is produced on the way
+//   bench_bare_socket kept|made BYTES COUNT
+// kept: blocks are sent from where they lie, one after the other, in as much memory as penstock's dataset has (bench/transport.py). made: each is
+// copied first, from anywhere in it, as one that is produced on the way.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -18,6 +20,8 @@
 namespace {
 
 constexpr uint64_t kCreditBytes = 16 << 20;
+constexpr uint64_t kKeptBytes = 32 << 20;
+constexpr uint64_t kStride = 7919;  // a prime: blocks are taken in no order that helps
 
 void Must(bool good, const char* what) {
   if (good) return;
@@ -44,17 +48,19 @@ void ReceiveAll(int socket, char* data, size_t bytes) {
 }
 
 void SendBlocks(int socket, uint64_t bytes, uint64_t count, bool made) {
-  const std::vector<char> kept(bytes, 1);
+  const uint64_t rows = std::max<uint64_t>(kKeptBytes / bytes, 1);
+  const std::vector<char> kept(rows * bytes, 1);
   std::vector<char> copy(bytes);
   uint64_t credit = std::max<uint64_t>(kCreditBytes / bytes, 2);
   for (uint64_t block = 0; block < count; ++block) {
-    if (made) std::memcpy(copy.data(), kept.data(), bytes);
+    const char* row = kept.data() + block * (made ? kStride : 1) % rows * bytes;
+    if (made) std::memcpy(copy.data(), row, bytes);
     char returned = 0;
     if (credit == 0) {
       ReceiveAll(socket, &returned, 1);
       ++credit;
     }
-    SendAll(socket, made ? copy.data() : kept.data(), bytes);
+    SendAll(socket, made ? copy.data() : row, bytes);
     --credit;
   }
 }
