@@ -7,7 +7,7 @@ from typing import Any
 _INFLATE = (
     "Inflating is what remains. On one core ISA-L takes 4.6 to 5.1 us for a row of this file, gzip's own CRC included; zlib, which tf.data uses, "
     "7.3 to 8.1. By instructions (`make instructions`) 58,968 of the 68,302 for a row are reading, inflating and checking it, 4,904 parsing it. "
-    "libdeflate inflates in 4.0 to 4.2 us, but takes and gives whole files, which no budget could bound. CRCs are no matter: crc32c takes 0.14 us a row."
+    "libdeflate inflates in 4.0 to 4.2 us, but takes and gives whole files, which no budget could bound. CRCs are no matter: crc32c takes 0.14 us."
 )
 _MEMORY = "The rest is memory: rows leave a shuffle's buffer of 24 MB in an order that no cache foresees, 2 to 3 us a row when other work fills them."
 
