@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock import Dataset, Fixed, Ragged, Spec, Var, dds
+from penstock import Dataset, Fixed, Ragged, Spec, Var, _identity, dds
 from penstock.tfrecord import write_tfrecord
 
 ROWS = Dataset.from_range(10)
@@ -25,7 +25,7 @@ def _call(function: Callable[..., object], *args: Any, **kwargs: Any) -> Call:
 WRONG: list[tuple[Call, str]] = [
     (_call(Dataset.from_range, 10.5), r"from_range: start=10\.5 .*expected a whole number"),
     (_call(Dataset.from_range, "10"), "from_range: start='10'"),
-    (_call(Dataset.from_range, 0, 2**70), "from_range: stop=1180591620717411303424"),
+    (_call(Dataset.from_range, 0, 2**70), r"from_range: stop=1180591620717411303424 .*to 2\*\*63-1"),
     (_call(Dataset.from_range, 0, 5, 0), "from_range: step=0"),
     (_call(Dataset.from_range, None), "from_range: start=None"),
     (_call(Dataset.from_tfrecord, 5), "from_tfrecord: files=5 .*expected a path or pattern"),
@@ -105,6 +105,13 @@ WRONG: list[tuple[Call, str]] = [
     (_call(write_tfrecord, 5, []), "write_tfrecord: path=5"),
     (_call(write_tfrecord, "/dev/null", [], "gz"), "write_tfrecord: compression='gz'"),
     (_call(write_tfrecord, "/dev/null", [[1]]), r"write_tfrecord: a row=\[1\]"),
+    (_call(write_tfrecord, "/dev/null", [{1: 1}]), "write_tfrecord: a feature's name=1"),
+    (_call(write_tfrecord, "/dev/null", [{"a": 2**63}]), "write_tfrecord: feature 'a'=9223372036854775808 .*int64"),
+    (_call(write_tfrecord, "/dev/null", [{"a": [0, -(2**63) - 1]}]), "write_tfrecord: feature 'a'=-9223372036854775809"),
+    (_call(write_tfrecord, "/dev/null", [{"a": np.uint64(2**64 - 1)}]), "write_tfrecord: feature 'a'=18446744073709551615"),
+    (_call(write_tfrecord, "/dev/null", [{"a": 1e39}]), r"write_tfrecord: feature 'a'=1e\+39 .*32 bits"),
+    (lambda: _identity.current().place(None, 0, 2), "this is rank 0 of 2"),
+    (lambda: ROWS.map(lambda x: ()).element_spec, r"the row is \(\), and holds nothing"),
 ]
 
 

@@ -136,6 +136,10 @@ def test_stats_count_rows_and_batches() -> None:
         ({}, "no arrays"),
         ({"a": 3}, "a is a single value"),
         ({"a": [object()]}, "a holds object"),
+        ([[1], [2, 3]], "the array has rows of differing length; give a Ragged"),
+        ({1: [1]}, "a name in the dict=1"),
+        ({"a": {1: [1]}}, "a name in a=1"),
+        (np.ma.masked_array([1, 2], mask=[True, False]), "the array is masked"),
     ],
 )
 def test_arrays_that_cannot_be_rows_are_refused(arrays: Any, words: str) -> None:

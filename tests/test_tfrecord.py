@@ -51,6 +51,18 @@ def test_tensorflow_reads_what_penstock_writes(ours: str, theirs: str, tmp_path:
     assert _tensorflow(TENSORFLOW_READS, str(path), theirs).splitlines() == expected
 
 
+def test_the_largest_numbers_are_written_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"i": [2**63 - 1, -(2**63)], "f": [3.4e38, float("inf")]}])
+    (row,) = Dataset.from_tfrecord(path).parse_example({"i": Fixed("int64", (2,)), "f": Fixed("float32", (2,))})
+    assert (row["i"].tolist(), row["f"].tolist()) == ([2**63 - 1, -(2**63)], [pytest.approx(3.4e38), float("inf")])
+
+
+def test_a_file_in_a_directory_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(penstock.NotFound, match="missing/a.tfrecord: No such file or directory"):
+        write_tfrecord(tmp_path / "missing" / "a.tfrecord", [])
+
+
 @pytest.mark.parametrize(("ours", "theirs"), COMPRESSIONS)
 def test_penstock_reads_what_tensorflow_writes(ours: str, theirs: str, tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"

@@ -56,7 +56,7 @@ def wrong(name: str, value: Any, expected: str) -> Invalid:
 
 def whole(least: int = -INT64 - 1, most: int = INT64, hint: str = "") -> Check:
     """A whole number between the two; numpy's are such, too, and bools are not."""
-    expected = "a whole number" if least <= -INT64 else f"a whole number from {least}" + (f" to {most}" if most < INT64 else "")
+    expected = "a whole number from -2**63 to 2**63-1" if least < -INT64 else f"a whole number from {least}" + (f" to {most}" if most < INT64 else "")
     expected += f", {hint}" if hint else ""
 
     def check(name: str, value: Any) -> int:

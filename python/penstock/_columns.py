@@ -81,8 +81,3 @@ def _fill(structure: Any, leaves: Iterator[Leaf]) -> Element:
     if isinstance(structure, dict):
         return {name: _fill(child, leaves) for name, child in structure.items()}
     return tuple(_fill(child, leaves) for child in structure)
-
-
-def rows(leaves: list[Leaf]) -> Iterator[tuple[Leaf, ...]]:
-    """The rows of a run, each a tuple of leaves: views of the run's arrays, scalars as numpy scalars."""
-    return zip(*leaves)

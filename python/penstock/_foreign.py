@@ -165,15 +165,17 @@ def _batch_spec(columns: Any, rows: int) -> RowSpec:
 
 def _rows_of(input: Dataset, on_rows: bool) -> Iterable[Any]:
     """Elements; for functions that commute with a last batching, the rows in them."""
+    from penstock._executor import rows
     from penstock._executor.specs import RowSpec, structure_of
 
     batched = on_rows and input._facts["batch"] > 0
+    arrays = input._array_columns(unbatched=True) if batched else frozenset()
     for element in input:
         if not batched:
             yield element
             continue
         spec = RowSpec((), structure_of(element))
-        yield from (spec.build(row) for row in builtins.zip(*spec.leaves(element)))
+        yield from (spec.build(row) for row in rows.split(spec.leaves(element), arrays))
 
 
 def _row_spec(input: Dataset) -> RowSpec:

@@ -52,7 +52,7 @@ class Identity:
         derived = self.next_job_name()
         if derived is None:
             raise Invalid(
-                f"this is rank {self.rank} of {self.world}, and nothing names the job that the ranks share: "
+                f"this is rank {index} of {consumers}, and nothing names the job that the ranks share: "
                 "give job_name=…, or set PENSTOCK_JOB_NAME to the same on all of them"
             )
         return derived, index, consumers

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock import _binary
-from penstock.errors import Deadline, Unavailable
+from penstock.errors import Deadline, Invalid, Unavailable
 
 END_WITHIN = 5.0  # seconds for `penstock local` to end its servers; then it is killed, and they with it
+_MISCONFIGURED = 2  # the exit code of `penstock` where it was told something that cannot be
 
 log = logging.getLogger("penstock")
 
@@ -52,7 +53,8 @@ class Local:
         self.address = self.process.stdout.readline().decode().strip()
         if not self.address:
             self.stop()
-            raise Unavailable(f"`penstock local` ended with {self.process.returncode} before it was ready; what it said is above")
+            kind = Invalid if self.process.returncode == _MISCONFIGURED else Unavailable
+            raise kind(f"`penstock local` ended with {self.process.returncode} before it was ready; what it said is above")
 
     def stop(self) -> None:
         """Ends the service; in a forked child, whose it is not, nothing."""

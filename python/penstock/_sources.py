@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from penstock._check import wrong
 from penstock.errors import Invalid
 from penstock.ragged import Ragged
 
@@ -28,7 +29,9 @@ def arrays_attrs(arrays: Any) -> dict[str, Any]:
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for name, child in value.items():
-            yield from _leaves(child, f"{path}/{name}" if path else str(name))
+            if not isinstance(name, str):
+                raise wrong(f"from_arrays: a name in {path or 'the dict'}", name, "a string")
+            yield from _leaves(child, f"{path}/{name}" if path else name)
     elif isinstance(value, tuple):
         for i, child in enumerate(value):
             yield from _leaves(child, f"{path}/{i}" if path else str(i))
@@ -42,7 +45,7 @@ def _structure(value: Any) -> list[dict[str, Any]]:
         return [
             {
                 "kind": "dict",
-                "names": [str(name) for name in value],
+                "names": list(value),
                 "children": [_structure(child)[0] for child in value.values()],
             }
         ]
@@ -58,7 +61,12 @@ def _column(name: str, value: Any) -> dict[str, Any]:
         dimensions = [-1 if d is None else int(d) for d in value.shape]
         bounds = [{"bytes": np.ascontiguousarray(offsets, dtype=np.int64).tobytes()} for offsets in value.offsets]
         return _filled({"name": name, "rows": len(value), "shape": dimensions}, np.asarray(value.values), bounds)
-    array = np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise Invalid(f"from_arrays: {name or 'the array'} is masked, and rows have no mask; fill it: array.filled(0)")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise Invalid(f"from_arrays: {name or 'the array'} has rows of differing length; give a Ragged(values, offsets) of them") from None
     if array.ndim == 0:
         raise Invalid(f"from_arrays: {name or 'the array'} is a single value; give one for each row")
     return _filled({"name": name, "rows": len(array), "shape": [int(d) for d in array.shape[1:]]}, array, [])

@@ -303,6 +303,15 @@ class Dataset:
             self._known_facts = self._plan.facts()
         return self._known_facts
 
+    def _array_columns(self, unbatched: bool = False) -> frozenset[int]:
+        """Places of the ragged columns whose rows are arrays. `unbatched`: of rows before a last batching."""
+        from penstock._executor import rows
+
+        if not any(None in shape[1:] for _, _, shape in self._facts["element_columns"]):
+            return frozenset()
+        nodes = self._plan.nodes()
+        return rows.array_columns(nodes, len(nodes) - 1, (name for name, _, _ in self._facts["element_columns"]), unbatched)
+
     def _then(self, op: str, *others: Dataset, **attrs: Any) -> Dataset:
         return Dataset(lambda: _core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs))
 

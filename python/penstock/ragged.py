@@ -60,6 +60,25 @@ class Ragged:
         return f"Ragged({len(self)} rows of {self.values.dtype}[{dims}], {len(self.values)} values)"
 
 
+def as_array(row: NDArray[Any] | Ragged) -> NDArray[Any] | Ragged:
+    """The array that it is where its lengths agree; else itself. An array over the same memory."""
+    import numpy as np
+
+    if not isinstance(row, Ragged):
+        return row
+    dimensions = [len(row)]
+    levels = iter(row.offsets)
+    for dimension in row.shape:
+        if dimension is not None:
+            dimensions.append(dimension)
+            continue
+        lengths = np.diff(next(levels))
+        if len(lengths) and (lengths != lengths[0]).any():
+            return row
+        dimensions.append(int(lengths[0]) if len(lengths) else 0)
+    return row.values.reshape(dimensions)
+
+
 def _rows(
     values: NDArray[Any], offsets: tuple[NDArray[np.int64], ...], shape: tuple[int | None, ...], start: int, stop: int
 ) -> NDArray[Any] | Ragged:

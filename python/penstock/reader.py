@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import _columns, _core, _options, _progress
 from penstock._check import checked, one_of, seconds, whole
+from penstock._executor.rows import split
 from penstock.errors import Finished, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -66,17 +67,19 @@ class Reader:
     """An iterable of elements: nested dicts and tuples of numpy arrays.
 
     Each `iter()` reads one epoch. Arrays lie over the memory that the worker wrote, and give it back when they die. Strings are object arrays
-    of bytes; rows that differ in length are `Ragged`. Where the dataset is not batched, elements are rows.
+    of bytes; rows that differ in length are `Ragged`. Where the dataset is not batched, elements are rows: arrays where a function gave
+    arrays or `padded_batch` made them.
     One iteration at a time: when a newer one has begun, or a state was loaded, an older one raises an error, for its rows would be the newer one's.
     Leaving a loop early gives the rest of the epoch to the other consumers of the job, or drops it where there are none.
     """
 
-    def __init__(self, core: _core.Reader, service: Service, epochs: int | None, total: int | None) -> None:
+    def __init__(self, core: _core.Reader, service: Service, epochs: int | None, total: int | None, arrays: frozenset[int] = frozenset()) -> None:
         self._core = core
         self._service = service
         self._epochs = epochs
         self._total = total
         self._build = _columns.builder(core.structure)
+        self._arrays = arrays
         self._closed = False
         self.saves_its_part = False  # and others theirs: where ranks that are not in step save together
 
@@ -106,7 +109,7 @@ class Reader:
                 f"job {self.job_name!r} has {self._epochs} epoch(s), and they were read; "
                 "distribute with epochs=N for more, or epochs=None for one at each iteration"
             )
-        elements = _Iteration(number, self._core, self._build).elements()
+        elements = _Iteration(number, self._core, self._build, self._arrays).elements()
         return _progress.shown(elements, self._total, f"{self.job_name} epoch {self.epoch}")
 
     @checked(epoch=whole(0, 2**32 - 1))
@@ -195,10 +198,11 @@ class Reader:
 class _Iteration:
     """One pass over a reader's elements."""
 
-    def __init__(self, number: int, core: _core.Reader, build: _columns.Builder) -> None:
+    def __init__(self, number: int, core: _core.Reader, build: _columns.Builder, arrays: frozenset[int]) -> None:
         self._number = number
         self._core = core
         self._build = build
+        self._arrays = arrays  # places of columns whose rows are arrays, though they are ragged
 
     def elements(self) -> Iterator[Any]:
         # Iterators that keep nothing of what they passed on: memory goes back as soon as the loop lets go of it.
@@ -211,7 +215,7 @@ class _Iteration:
 
     def _rows(self, leaves: Any) -> Iterator[Any]:
         """Those of a run; its first was taken with it."""
-        rows = _columns.rows(leaves)
+        rows = split(leaves, self._arrays)
         return chain(islice(rows, 1), takewhile(self._take, rows))
 
     def _take(self, row: Any) -> bool:
@@ -226,7 +230,7 @@ def open_reader(dataset: Dataset, service: Service, options: Mapping[str, Any]) 
     core = _core.read_inline(plan, core_options) if service.kind == "inline" else service.client.distribute(plan, core_options)
     total = dataset.cardinality()
     alone = total >= 0 and not core_options["consumers"] and not core_options["job_name"]
-    reader = Reader(core, service, core_options["epochs"] or None, total if alone else None)
+    reader = Reader(core, service, core_options["epochs"] or None, total if alone else None, dataset._array_columns())
     reader.saves_its_part = core_options["consumers"] > 1 and core_options["mode"] != "strict"
     return reader
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from penstock import _core
@@ -39,6 +40,9 @@ def write_tfrecord(path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any
 
 def encode_example(row: Mapping[str, Any]) -> bytes:
     """A tf.Example: features, sorted by name so that equal rows are equal bytes."""
+    for name in row:
+        if not isinstance(name, str):
+            raise wrong("write_tfrecord: a feature's name", name, "a string")
     entries = (_field(1, _field(1, name.encode()) + _field(2, _feature(name, row[name]))) for name in sorted(row))
     return _field(1, b"".join(entries))
 
@@ -54,11 +58,25 @@ def _feature(name: str, value: Any) -> bytes:
     if all(isinstance(v, (str, bytes)) for v in values):
         return _field(1, b"".join(_field(1, v.encode() if isinstance(v, str) else v) for v in values))
     if all(isinstance(v, int) for v in values):
-        return _field(3, _field(1, b"".join(_varint(v & 0xFFFFFFFFFFFFFFFF) for v in values)))
+        return _field(3, _field(1, b"".join(_varint(_int64(name, v) & 0xFFFFFFFFFFFFFFFF) for v in values)))
     if all(isinstance(v, (int, float)) for v in values):
-        return _field(2, _field(1, struct.pack(f"<{len(values)}f", *values)))
+        return _field(2, _field(1, _floats(name, values)))
     kinds = sorted({type(v).__name__ for v in values})
     raise Invalid(f"write_tfrecord: feature {name!r} holds {', '.join(kinds)}; a tf.Example holds whole numbers, floats or strings")
+
+
+def _int64(name: str, value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise wrong(f"write_tfrecord: feature {name!r}", value, "a whole number from -2**63 to 2**63-1: a tf.Example has int64")
+    return value
+
+
+def _floats(name: str, values: Sequence[float]) -> bytes:
+    try:
+        return struct.pack(f"<{len(values)}f", *values)
+    except OverflowError:
+        largest = max((v for v in values if abs(v) < math.inf), key=abs)
+        raise wrong(f"write_tfrecord: feature {name!r}", largest, "a number that fits into 32 bits: a tf.Example has no larger floats") from None
 
 
 def _field(number: int, data: bytes) -> bytes:

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cli/command.h"
+
 namespace penstock::cli {
 namespace {
 
@@ -36,6 +38,21 @@ std::string OwnPath() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
   return !error && access(path.c_str(), X_OK) == 0 ? path.string() : "/proc/self/exe";
+}
+
+bool Misconfigured(pid_t child) {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  return info.si_code == CLD_EXITED && info.si_status == kExitUsage;
+}
+
+// Ended or stopped: it says nothing of what becomes of the others.
+void Silence(pid_t child) {
+  kill(child, SIGSTOP);
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WSTOPPED | WNOWAIT) < 0 && errno == EINTR) {
+  }
 }
 
 Status SystemError(const std::string& what) { return Status(Code::kUnavailable, what + ": " + std::strerror(errno)); }
@@ -78,7 +95,10 @@ Result<std::string> WaitReady(ServerChild& child, const std::string& what) {
   }
   close(child.ready);
   child.ready = -1;
-  if (line.empty() || line.back() != '\n') return Status(Code::kUnavailable, "the " + what + " ended before it was ready; what it said is above");
+  if (line.empty() || line.back() != '\n') {
+    const Code code = Misconfigured(child.pid) ? Code::kInvalid : Code::kUnavailable;
+    return Status(code, "the " + what + " ended before it was ready; what it said is above");
+  }
   line.pop_back();
   return line;
 }
@@ -106,8 +126,8 @@ Status EndWithParent(int parent) {
 }
 
 void EndChildren(const std::vector<pid_t>& children) {
-  // The last first: a worker need not notice that its dispatcher went.
-  for (auto pid = children.rbegin(); pid != children.rend(); ++pid) kill(*pid, SIGKILL);
+  for (const pid_t pid : children) Silence(pid);
+  for (const pid_t pid : children) kill(pid, SIGKILL);
   for (const pid_t pid : children) {
     while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }

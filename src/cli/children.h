@@ -18,13 +18,13 @@ struct ServerChild {
 
 // Call before this process has threads. The child dies by SIGKILL with this one, however that ends, and a terminal's Ctrl-C does not reach it.
 Result<ServerChild> StartServer(const std::vector<std::string>& arguments);
-// Its address. Unavailable where it ended before it was ready: it has said why on stderr.
+// Its address. Where it ended before it was ready, it has said why on stderr: Invalid where it was told something that cannot be, else Unavailable.
 Result<std::string> WaitReady(ServerChild& child, const std::string& what);
 // Any command; gets SIGTERM when this process ends before it.
 Result<pid_t> StartCommand(const std::vector<std::string>& command);
 // On the other side: this process shall end by SIGKILL with `parent`, which started it (-1: with nobody). Unavailable where that one is gone already.
 Status EndWithParent(int parent);
-// Kills and reaps.
+// Kills and reaps, so that none of them notices that another went.
 void EndChildren(const std::vector<pid_t>& children);
 
 }  // namespace penstock::cli

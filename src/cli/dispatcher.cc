@@ -40,7 +40,7 @@ class Dispatcher final : public Command {
     flags.Hidden("--parent", &parent_);
   }
 
-  Result<int> Run(const Globals& /*globals*/) override {
+  Result<int> Run(const Globals& globals) override {
     PENSTOCK_TRY(EndWithParent(parent_));
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
@@ -54,7 +54,7 @@ class Dispatcher final : public Command {
     PENSTOCK_ASSIGN(const auto server, dispatcher::DispatcherServer::Start(options_));
     running = server.get();
     health->Watch([&server] { return Health::State{.alive = server->Alive(kAnswersWithin), .ready = true, .why = {}}; });
-    PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
+    PENSTOCK_TRY(ReportReady(ready_fd_, server->address(), globals.json));
     const Status ended = server->Wait();
     health->Forget();
     watch.reset();

@@ -15,13 +15,15 @@
 namespace penstock::cli {
 namespace {
 
+constexpr uint64_t kShown = 5;  // rows, where all are read and nobody said how many to show
+
 class Read final : public Command {
  public:
   void Declare(Flags& flags) override {
     flags.Names("files", &files_, "TFRecord files or patterns; read in this process unless a service is named");
     flags.Texts("--parse", &features_, "A feature of the tf.Examples: id:int64, x:float32[3,4], words:string[]; may be repeated");
     flags.Text("--job", &job_, "Take part in this job of the service instead");
-    flags.Number("-n,--rows", &limit_, "Stop after so many rows");
+    flags.Number("-n,--rows", &limit_, "Stop after so many rows; default: read all, and show the first 5");
     flags.Text("--dispatcher", &dispatcher_, "HOST:PORT or unix:/path; default PENSTOCK_SERVICE");
     security_.Declare(flags);
   }
@@ -76,15 +78,15 @@ class Read final : public Command {
       PENSTOCK_ASSIGN(const std::optional<Batch> batch, reader.Next());
       if (!batch) return {};
       const uint64_t take = std::min(batch->rows(), limit - rows_);
-      const bool print = globals.json || limit_ > 0;
-      for (uint64_t row = 0; print && row < take; ++row) std::printf("%s\n", RowAsJson(*batch, row).c_str());
+      const uint64_t show = globals.json || limit_ > 0 ? take : rows_ < kShown ? std::min(take, kShown - rows_) : 0;
+      for (uint64_t row = 0; row < show; ++row) std::printf("%s\n", RowAsJson(*batch, row).c_str());
       rows_ += take;
       ++batches_;
     }
     return {};
   }
 
-  // On stderr where rows are on stdout, so that these can be piped on.
+  // On stderr, so that the rows on stdout can be piped on.
   void Summary(const Reader& reader, const Globals& globals) const {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
     const auto bytes = reader.stats().bytes;
@@ -94,9 +96,8 @@ class Read final : public Command {
                   static_cast<unsigned long long>(batches_), static_cast<unsigned long long>(bytes), seconds);
       return;
     }
-    std::fprintf(limit_ > 0 ? stderr : stdout, "%llu rows, %s, in %.3f s: %.0f rows/s, %s/s\n", static_cast<unsigned long long>(rows_),
-                 FormatBytes(bytes).c_str(), seconds, per_second,
-                 FormatBytes(seconds > 0 ? static_cast<uint64_t>(static_cast<double>(bytes) / seconds) : 0).c_str());
+    std::fprintf(stderr, "%llu rows, %s, in %.3f s: %.0f rows/s, %s/s\n", static_cast<unsigned long long>(rows_), FormatBytes(bytes).c_str(), seconds,
+                 per_second, FormatBytes(seconds > 0 ? static_cast<uint64_t>(static_cast<double>(bytes) / seconds) : 0).c_str());
   }
 
   std::vector<std::string> files_;

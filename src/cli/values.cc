@@ -66,8 +66,12 @@ std::string FormatBytes(uint64_t bytes) {
   return text.data();
 }
 
-Status ReportReady(int fd, const std::string& address) {
-  if (fd < 0) return {};
+Status ReportReady(int fd, const std::string& address, bool json) {
+  if (fd < 0) {
+    std::printf(json ? "{\"address\": \"%s\"}\n" : "%s\n", address.c_str());
+    std::fflush(stdout);
+    return {};
+  }
   const std::string line = address + "\n";
   const ssize_t written = write(fd, line.data(), line.size());
   close(fd);

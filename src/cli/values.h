@@ -14,7 +14,7 @@ Result<uint64_t> ParseBytes(std::string_view text);     // "256MiB", "4GiB", "1.
 Result<Duration> ParseDuration(std::string_view text);  // "30s", "500ms", "2m", "1h"
 std::string FormatBytes(uint64_t bytes);                // "1.5 MiB"
 
-// Tells who started this process where it listens; -1: nobody asked.
-Status ReportReady(int fd, const std::string& address);
+// Tells who started this process where it listens: on the descriptor that it gave, else (-1) on stdout.
+Status ReportReady(int fd, const std::string& address, bool json);
 
 }  // namespace penstock::cli

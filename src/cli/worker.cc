@@ -59,7 +59,7 @@ class Worker final : public Command {
     flags.Hidden("--parent", &parent_);
   }
 
-  Result<int> Run(const Globals& /*globals*/) override {
+  Result<int> Run(const Globals& globals) override {
     PENSTOCK_TRY(EndWithParent(parent_));
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
@@ -75,7 +75,7 @@ class Worker final : public Command {
     health->Watch([&server] { return Look(*server); });
     LogInfo("worker.start",
             {{"address", server->address()}, {"dispatcher", options_.dispatcher}, {"memory", options_.memory}, {"shm", options_.shm}});
-    PENSTOCK_TRY(ReportReady(ready_fd_, server->address()));
+    PENSTOCK_TRY(ReportReady(ready_fd_, server->address(), globals.json));
     server->Wait();
     health->Forget();
     watch.reset();

@@ -231,6 +231,18 @@ TEST(Workers, DrainingIsShownToConsumersAtOnce) {
   EXPECT_TRUE(std::get<msg::BeatReply>(p.h.pushed[0].message).workers.at(0).draining);
 }
 
+TEST(Workers, OneThatGoesIsWarnedOfUnlessItDrained) {
+  for (const bool draining : {false, true}) {
+    CoreHarness h;
+    h.AddWorker(1);
+    h.Say(SessionId{1001}, msg::WorkerBeat{.worker = WorkerId{1}, .draining = draining});
+    h.Feed(SessionClosed{SessionId{1001}});
+    ASSERT_EQ(h.actions.log.size(), 1u);
+    EXPECT_EQ(h.actions.log[0].level, draining ? LogLine::Level::kInfo : LogLine::Level::kWarn);
+    EXPECT_THAT(h.actions.log[0].text, ::testing::HasSubstr(draining ? "is gone: it has drained" : "is gone: its connection ended"));
+  }
+}
+
 TEST(Restart, KeepsGrantsAndRenewsLeases) {
   Pair p(4);
   p.a.Hold(p.h, 2);

@@ -89,7 +89,9 @@ void DispatcherCore::Impl::AddReplica(Job& job, WorkerId worker, Changes& change
 void DispatcherCore::Impl::LoseWorker(WorkerId id, const std::string& why) {
   auto it = workers_.find(id);
   if (it == workers_.end()) return;
-  Log("worker " + it->second.name + " at " + it->second.info.address + " is gone: " + why, LogLine::Level::kWarn);
+  const bool said_so = it->second.info.draining;
+  Log("worker " + it->second.name + " at " + it->second.info.address + " is gone: " + (said_so ? "it has drained" : why),
+      said_so ? LogLine::Level::kInfo : LogLine::Level::kWarn);
   workers_.erase(it);
   for (auto& [job_id, job] : jobs_) {
     Changes changes;

@@ -13,8 +13,19 @@ namespace {
 
 constexpr size_t kFlushAt = 1 << 20;
 
+Code CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR: return Code::kNotFound;
+    case EISDIR: return Code::kInvalid;
+    case EACCES:
+    case EROFS: return Code::kPermission;
+    default: return Code::kUnavailable;
+  }
+}
+
 Status WriteError(int error, const std::string& path) {
-  return Status(Code::kUnavailable, "cannot write " + path + ": " + std::generic_category().message(error)).With("file", path);
+  return Status(CodeOf(error), "cannot write " + path + ": " + std::generic_category().message(error)).With("file", path);
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ constexpr Term kFirstTerm{1};
 bool IsPermanent(Code code) { return code == Code::kPermission || code == Code::kMismatch || code == Code::kInvalid; }
 
 Status ServiceIdentity::Accept(const msg::HelloReply& reply, const std::string& address) {
+  if (reply.cluster.empty()) {
+    return Status(Code::kInvalid, "the process at " + address + " is a worker; give the address that `penstock dispatcher` prints");
+  }
   // One that has just begun has lost its state: readers rebuild their jobs there. Any other is somebody else's.
   const bool emptied = reply.cluster != cluster && reply.term == kFirstTerm;
   if (!cluster.empty() && reply.cluster != cluster && !emptied) {

@@ -76,6 +76,15 @@ TEST_F(DispatcherLinkTest, TakesOneThatHasJustBegunForItsOwnThatLostItsState) {
   EXPECT_TRUE(refused_.ok());
 }
 
+TEST_F(DispatcherLinkTest, RefusesAWorkerThatWasTakenForTheDispatcher) {
+  ServeAs("", Term{});
+  Link();
+  client_.WaitFor([this] { return !refused_.ok(); });
+  EXPECT_EQ(refused_.code(), Code::kInvalid);
+  EXPECT_THAT(refused_.message(), HasSubstr("is a worker; give the address that `penstock dispatcher` prints"));
+  EXPECT_EQ(ups_, 0);
+}
+
 TEST_F(DispatcherLinkTest, RefusesAnotherClusterUntilToldToStartAgain) {
   ServeAs("a", Term{5});
   Link();

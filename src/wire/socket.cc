@@ -35,8 +35,12 @@ UnixSockaddr ToSockaddr(const UnixAddress& address) {
 }
 
 Status CannotListen(const Address& address, int error) {
-  const std::string hint = error == EADDRINUSE ? "; another process listens there: choose another port, or 0 for any" : "";
-  return Status(error == EADDRINUSE ? Code::kExists : Code::kUnavailable, "cannot listen on " + ToString(address) + ": " + ErrorText(error) + hint);
+  const std::string what = "cannot listen on " + ToString(address) + ": " + ErrorText(error);
+  switch (error) {
+    case EADDRINUSE: return Status(Code::kExists, what + "; another process listens there: choose another port, or 0 for any");
+    case EACCES: return Status(Code::kPermission, what + "; choose a port from 1024, or a path that this user may write to");
+    default: return Status(Code::kUnavailable, what);
+  }
 }
 
 Result<Fd> BindAndListen(const Address& address, int family, const sockaddr* name, socklen_t length) {

@@ -37,7 +37,8 @@ class _Leaf:
         name = self.column.name or "the row"
         dims = ", ".join("ragged" if d == RAGGED else str(d) for d in self.column.shape)
         return CodeError(
-            f"{name} should be {self.column.dtype}[{dims}], but is {what}; give spec= if rows differ in ways the first ones did not show"
+            f"{name} should be {self.column.dtype}[{dims}], but is {what}; "
+            "rows that differ in ways the first ones did not show need a spec= that says so"
         )
 
     def cast(self, value: Any) -> Any:
@@ -50,7 +51,7 @@ class _Leaf:
             raise self.misfit(f"a list whose parts are not equally long ({error})") from None
         dtype = _columns.numpy_dtype(self.column.dtype)
         if array.dtype != dtype:
-            if not np.can_cast(array.dtype, dtype, "same_kind"):
+            if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):  # an empty list says nothing of its kind
                 raise self.misfit(f"{array.dtype}[{', '.join(map(str, array.shape))}]")
             array = array.astype(dtype)
         return array
@@ -130,7 +131,7 @@ class _Vectors(_Leaf):
 
     def add(self, value: Any) -> int:
         array = self.cast(value.values if isinstance(value, Flat) else value)
-        if array.ndim != len(self.column.shape) or (array.shape[1:] != self.column.shape[1:] and array.size):
+        if array.shape != (0,) and (array.ndim != len(self.column.shape) or (array.shape[1:] != self.column.shape[1:] and array.size)):
             raise self.misfit(f"of shape {tuple(array.shape)}")
         self.rows.append(array.reshape(len(array), *self.column.shape[1:]))
         return int(array.nbytes) + OFFSET_BYTES

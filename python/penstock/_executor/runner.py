@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock import _core
-from penstock._executor import environment, seeds
+from penstock._executor import environment, rows, seeds
 from penstock._executor.collate import Collator, view
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.specs import Column, RowSpec
@@ -27,6 +27,7 @@ class Program:
     def __init__(self, nodes: list[tuple[str, list[int], dict[str, Any]]], numbers: list[int]) -> None:
         self.source: Callable[[Part, int], Iterator[Any]] | None = None
         self.source_label = ""
+        self.nodes, self.first = nodes, numbers[0]
         self.functions: list[Function] = []
         for number in numbers:
             op, _, attrs = nodes[number]
@@ -40,6 +41,13 @@ class Program:
         self.keeps_rows = all(function.op in ("map", "map_batch") for function in self.functions)
         self.chunk = max([MAX_CHUNK, *(function.batch_size for function in self.functions)])
         self.batched = max([1, *(function.batch_size for function in self.functions)])
+
+    def array_inputs(self, input: RowSpec) -> frozenset[int]:
+        """Places of the columns whose rows its first function sees as arrays, though they are ragged."""
+        if not any(column.nested for column in input.columns):
+            return frozenset()
+        op, inputs, _ = self.nodes[self.first]
+        return rows.array_columns(self.nodes, inputs[0], (column.name for column in input.columns), unbatched=op == "map_batch")
 
 
 class Lane:
@@ -57,6 +65,7 @@ class Lane:
         self.told: dict[str, Any] | None = None
         self.input_spec = _input_spec(open["input"]) if open.get("input") else None
         self.input: Iterator[Any] = iter(())
+        self.array_inputs = program.array_inputs(self.input_spec) if self.input_spec else frozenset()
         self.part = Part(self.key, open["part"], open["parts"])
         self.source: Iterator[Any] | None = None
 
@@ -75,9 +84,9 @@ class Lane:
 
     def _take(self, block: memoryview) -> None:
         # A copy: functions may keep or return views of what they were given, and the memory is used again.
-        _, rows, leaves = view(self.input_spec, memoryview(bytearray(block)))  # type: ignore[arg-type]
+        _, count, leaves = view(self.input_spec, memoryview(bytearray(block)))  # type: ignore[arg-type]
         build = self.input_spec.build  # type: ignore[union-attr]
-        self.input = (build(row) for row in zip(*leaves)) if rows else iter(())
+        self.input = (build(row) for row in rows.split(leaves, self.array_inputs)) if count else iter(())
 
     # ---- work
 

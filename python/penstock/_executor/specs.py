@@ -13,11 +13,17 @@ RAGGED = -1
 
 
 class Column(NamedTuple):
-    """A leaf. `shape` is of one row, RAGGED where its length differs."""
+    """A leaf. `shape` is of one row, RAGGED where its length differs. `arrays`: rows come as arrays, and are seen as such again, not as `Ragged`."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    arrays: bool = False
+
+    @property
+    def nested(self) -> bool:
+        """Whether lengths could differ within a row."""
+        return RAGGED in self.shape[1:]
 
 
 class RowSpec(NamedTuple):
@@ -25,12 +31,11 @@ class RowSpec(NamedTuple):
     structure: Any  # None is a leaf; dicts and tuples of such
 
     def to_attrs(self) -> dict[str, Any]:
-        columns = [{"name": c.name, "dtype": c.dtype, "shape": list(c.shape)} for c in self.columns]
-        return {"columns": columns, "structure": [_structure_to_map(self.structure)]}
+        return {"columns": [_column_to_map(column) for column in self.columns], "structure": [_structure_to_map(self.structure)]}
 
     @staticmethod
     def from_attrs(attrs: dict[str, Any]) -> RowSpec:
-        columns = tuple(Column(c["name"], c["dtype"], tuple(c["shape"])) for c in attrs["columns"])
+        columns = tuple(Column(c["name"], c["dtype"], tuple(c["shape"]), c.get("arrays", False)) for c in attrs["columns"])
         return RowSpec(columns, _structure_from_map(attrs["structure"][0]))
 
     def leaves(self, row: Any) -> list[Any]:
@@ -39,6 +44,11 @@ class RowSpec(NamedTuple):
 
     def build(self, leaves: Sequence[Any]) -> Any:
         return _columns.builder(self.structure)(leaves)
+
+
+def _column_to_map(column: Column) -> dict[str, Any]:
+    told = {"name": column.name, "dtype": column.dtype, "shape": list(column.shape)}
+    return {**told, "arrays": True} if column.arrays and column.nested else told
 
 
 def _structure_to_map(structure: Any) -> dict[str, Any]:
@@ -79,8 +89,11 @@ def _leaves(value: Any, structure: Any, path: str) -> Iterator[Any]:
 def infer(rows: Sequence[Any]) -> RowSpec:
     """The spec of which all these are rows: dimensions that differ are ragged."""
     structure = structure_of(rows[0])
+    names = list(_names(structure, ""))
+    if not names:
+        raise CodeError(f"the row is {rows[0]!r}, and holds nothing: a row has at least one value", code="Invalid")
     columns: list[Column] = []
-    for i, name in enumerate(_names(structure, "")):
+    for i, name in enumerate(names):
         values = [list(_leaves(row, structure, ""))[i] for row in rows]
         columns.append(_infer_column(name, values))
     return RowSpec(tuple(columns), structure)
@@ -105,19 +118,25 @@ def _names(structure: Any, path: str) -> Iterator[str]:
 
 def _infer_column(name: str, values: Sequence[Any]) -> Column:
     kinds = [_describe(name, value) for value in values]
-    dtype, shape = kinds[0]
-    for other, other_shape in kinds[1:]:
+    telling = [kind for kind in kinds if kind[0]] or kinds
+    dtype, shape = telling[0]
+    if not dtype:
+        raise CodeError(f"{name or 'the row'} is an empty list in all of the first rows, which does not say of what; give spec=", code="Invalid")
+    for other, other_shape in telling[1:]:
         if other != dtype:
             raise CodeError(f"{name or 'the row'} is {dtype} in one row and {other} in another; give spec=", code="Invalid")
         if len(other_shape) != len(shape):
             raise CodeError(
                 f"{name or 'the row'} has {len(shape)} dimensions in one row and {len(other_shape)} in another; give spec=", code="Invalid"
             )
-        shape = tuple(a if a == b else RAGGED for a, b in zip(shape, other_shape))
-    return Column(name, dtype, shape)
+    for _, other_shape in kinds:
+        common = min(len(shape), len(other_shape))
+        shape = (*(a if a == b else RAGGED for a, b in zip(shape, other_shape)), *shape[common:])
+    return Column(name, dtype, shape, not any(isinstance(value, (Ragged, list, tuple)) for value in values))
 
 
 def _describe(name: str, value: Any) -> tuple[str, tuple[int, ...]]:
+    """dtype and shape; "" is the dtype of an empty list, which fits all."""
     import numpy as np
 
     if isinstance(value, Ragged):
@@ -127,8 +146,11 @@ def _describe(name: str, value: Any) -> tuple[str, tuple[int, ...]]:
     try:
         array = to_numpy(value)
     except ValueError:  # lists that are not equally long
-        dtype, inner = _describe(name, value[0])
+        kinds = [_describe(name, item) for item in value]
+        dtype, inner = max(kinds, key=lambda kind: (bool(kind[0]), len(kind[1])))
         return dtype, (len(value), *(RAGGED for _ in inner))
+    if isinstance(value, (list, tuple)) and array.size == 0:
+        return "", tuple(int(d) for d in array.shape)
     if array.dtype.kind == "O" and not all(isinstance(v, (bytes, str)) for v in array.reshape(-1).tolist()):
         raise CodeError(f"{name or 'the row'} holds {type(value).__name__}; numbers, arrays, tensors, bytes and str can be rows", code="Invalid")
     return _dtype_name(name, np.asarray(array)), tuple(int(d) for d in array.shape)
@@ -164,7 +186,7 @@ def from_element_spec(spec: Any) -> RowSpec:
     columns = []
     for name, leaf in zip(_names(structure, ""), leaves):
         dtype = _dtype_of_spec(leaf.dtype)
-        columns.append(Column(name, dtype, tuple(RAGGED if d is None or d < 0 else int(d) for d in leaf.shape)))
+        columns.append(Column(name, dtype, tuple(RAGGED if d is None or d < 0 else int(d) for d in leaf.shape), arrays=True))
     return RowSpec(tuple(columns), structure)
 
 

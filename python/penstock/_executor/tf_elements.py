@@ -59,7 +59,8 @@ def _add(spec: Any, path: str, columns: list[Column]) -> Any:
         columns.append(Column(inner("has_value"), "bool", ()))
         return {"has_value": None, "value": _add(_value_spec(spec), inner("value"), columns)}
     if isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
-        columns.append(Column(path, _dtype(spec.dtype, path), _shape(spec._shape if hasattr(spec, "_shape") else spec.shape, path)))
+        shape = _shape(spec._shape if hasattr(spec, "_shape") else spec.shape, path)
+        columns.append(Column(path, _dtype(spec.dtype, path), shape, arrays=isinstance(spec, tf.TensorSpec)))
         return None
     raise CodeError(f"from_tf: component {path or 'of the element'} is {spec!r}, which cannot be a column", code="Invalid")
 

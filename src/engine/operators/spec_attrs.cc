@@ -53,6 +53,7 @@ Result<Spec> ReadSpec(AttrReader& attrs) {
   for (const AttrMap& map : *maps) {
     AttrReader reader("a column", map);
     PENSTOCK_ASSIGN(ColumnSpec column, ReadColumnSpec(reader));
+    PENSTOCK_TRY(reader.Bool("arrays", false).status());
     PENSTOCK_TRY(reader.Done());
     columns.push_back(std::move(column));
   }

@@ -13,7 +13,7 @@ namespace penstock::engine {
 Result<ColumnSpec> ReadColumnSpec(AttrReader& attrs);
 // `structure` over these columns; where there is none, a dict of them.
 Result<Spec> ReadStructureOver(AttrReader& attrs, std::vector<ColumnSpec> columns);
-// Both attributes.
+// Both attributes. A column may say `arrays`, which is for who builds rows of user code (Python): they lie in blocks as others do.
 Result<Spec> ReadSpec(AttrReader& attrs);
 
 }  // namespace penstock::engine

@@ -1,0 +1,89 @@
+"""Servers as commands: what they print, and with what they end."""
+
+import ctypes
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import Dataset, _binary
+from penstock.tfrecord import write_tfrecord
+from support.cluster import run
+
+MISCONFIGURED = 2
+
+
+@contextmanager
+def _server(*arguments: str) -> Iterator[str]:
+    """A server, and the line that it prints when it listens."""
+    environment = {**_binary.environment(), "PENSTOCK_LOG": "error"}
+    with subprocess.Popen([_binary.path(), *arguments], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline()
+        finally:
+            process.kill()
+
+
+def test_servers_say_on_stdout_where_they_listen() -> None:
+    with _server("dispatcher", "--listen", "127.0.0.1:0") as dispatcher, _server("worker", "--dispatcher", dispatcher.strip(), "--json") as worker:
+        assert json.loads(worker)["address"].startswith("127.0.0.1:")
+        assert len(list(Dataset.from_range(5).distribute(dispatcher.strip()))) == 5
+
+
+def test_a_worker_that_is_taken_for_the_dispatcher_is_refused_as_one() -> None:
+    with (
+        _server("dispatcher", "--listen", "127.0.0.1:0") as dispatcher,
+        _server("worker", "--dispatcher", dispatcher.strip()) as worker,
+        pytest.raises(penstock.Invalid, match="is a worker; give the address that `penstock dispatcher` prints"),
+    ):
+        penstock.connect(worker.strip())
+
+
+def test_a_local_service_with_too_little_memory_is_a_mistake_and_not_worth_retrying() -> None:
+    done = run("local", "--workers", "1", "--memory", "1KiB", "--", "true")
+    assert done.returncode == MISCONFIGURED, done.stderr
+    with pytest.raises(penstock.Invalid, match="ended with 2 before it was ready"):
+        penstock.local(workers=1, memory="1KiB")
+
+
+def _without(capability: int) -> Callable[[], None]:
+    """For a test that runs as root, who may do all."""
+    drop_from_bounding_set = 24
+    return lambda: ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0) and None
+
+
+def test_an_address_that_the_user_may_not_take_is_not_worth_retrying(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o500)
+    override_permissions = 1
+    done = subprocess.run(
+        [_binary.path(), "dispatcher", "--listen", f"unix:{tmp_path}/socket"],
+        preexec_fn=_without(override_permissions),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == MISCONFIGURED, done.stderr
+    assert "Permission denied" in done.stderr
+
+
+def test_a_local_service_ends_without_a_word() -> None:
+    for _ in range(5):
+        done = run("local", "--workers", "2", "--", "true")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_read_shows_the_first_rows_of_files_and_counts_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"id": i} for i in range(20)])
+    done = run("read", str(path), "--parse", "id:int64")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0, 1, 2, 3, 4]
+    assert done.stderr.startswith("20 rows")
+    done = run("read", str(path), "--parse", "id:int64", "-n", "7")
+    assert len(done.stdout.splitlines()) == 7
