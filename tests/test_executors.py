@@ -194,7 +194,7 @@ class _Fleeting:
 
 def test_code_that_makes_other_rows_on_another_worker_ends_the_loop_instead_of_mixing_them(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=2, worker_flags=CODE)
-    reader = iter(Dataset.from_range(20_000).map(_Fleeting()).distribute(cluster.address, memory="1GiB"))
+    reader = iter(Dataset.from_range(100_000).map(_Fleeting()).distribute(cluster.address, memory="1GiB"))
     of_the_first = 0
     while of_the_first < 200:  # its first block may be short, and what is cut elsewhere is not compared
         of_the_first += int(next(reader)[0] == cluster.workers[0].pid)
