@@ -87,8 +87,18 @@ msg::Grant EpochState::Hand(ConsumerId consumer, const Piece& piece) {
 
 std::optional<msg::Grant> EpochState::TakeFromPool(ConsumerId consumer, uint64_t rows) {
   if (pool_.empty()) return std::nullopt;
-  Piece piece = pool_.begin()->second;
-  pool_.erase(pool_.begin());
+  return TakePiece(consumer, pool_.begin(), rows);
+}
+
+std::optional<msg::Grant> EpochState::TakeBack(ConsumerId consumer, const GrantName& grant, uint64_t rows) {
+  const auto at = pool_.lower_bound({grant.lane, {grant.from, 0}});
+  if (at == pool_.end() || at->second.lane != grant.lane || at->second.fence != Next(grant.fence)) return std::nullopt;
+  return TakePiece(consumer, at, rows);
+}
+
+msg::Grant EpochState::TakePiece(ConsumerId consumer, Pool::iterator at, uint64_t rows) {
+  Piece piece = at->second;
+  pool_.erase(at);
   if (rows != 0 && piece.to - piece.from.seq > rows) {
     Piece rest = piece;
     piece.to = piece.from.seq + rows;
@@ -184,7 +194,7 @@ std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtf
 }
 
 std::optional<uint64_t> EpochState::MoveAll(ConsumerId from, ConsumerId to) {
-  const std::map<std::pair<LaneKey, Cursor>, Piece> pool = std::exchange(pool_, {});
+  const Pool pool = std::exchange(pool_, {});
   const std::optional<uint64_t> repeated = GiveBackAll(from, true);
   for (const auto& [place, piece] : std::exchange(pool_, pool)) Hand(to, piece);
   return repeated;

@@ -98,6 +98,8 @@ class EpochState {
 
   // At most `rows` of a piece, where that is not 0: the rest stays.
   std::optional<msg::Grant> TakeFromPool(ConsumerId consumer, uint64_t rows = 0);
+  // Likewise, of what came back of a grant; nullopt where nothing did.
+  std::optional<msg::Grant> TakeBack(ConsumerId consumer, const GrantName& grant, uint64_t rows = 0);
   std::optional<msg::Grant> TakeLane(ConsumerId consumer);
 
   // The grants of one consumer; nullptr where it has none.
@@ -132,13 +134,15 @@ class EpochState {
   ReplicaState* FindReplica(ReplicaId replica);
   bool Dropped(ReplicaId replica) const;
   void EndLane(LaneKey lane, Seq end);
+  using Pool = std::map<std::pair<LaneKey, Cursor>, Piece>;
+  msg::Grant TakePiece(ConsumerId consumer, Pool::iterator at, uint64_t rows);
   msg::Grant Hand(ConsumerId consumer, const Piece& piece);
   bool Ranged() const { return shape_.range_rows > 0; }
 
   Epoch epoch_;
   EpochShape shape_;
   std::vector<ReplicaState> replicas_;
-  std::map<std::pair<LaneKey, Cursor>, Piece> pool_;
+  Pool pool_;
   std::map<ConsumerId, Holder> holders_;
 };
 

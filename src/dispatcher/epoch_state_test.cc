@@ -58,6 +58,19 @@ TEST(EpochState, AFinishBeforeTheGrantsStartGivesItAllBack) {
   EXPECT_EQ(state.TakeFromPool(kB)->range.from, (Cursor{5, 0}));
 }
 
+TEST(EpochState, WhatCameBackOfAGrantIsFoundAmongTheRest) {
+  EpochState state = Shared(2);
+  const msg::Grant first = *state.TakeLane(kA);
+  const msg::Grant second = *state.TakeLane(kA);
+  const GrantName name{second.range.lane, 0, second.fence};
+  state.Finish(kA, FinishOf(first, {4, 0}, false));
+  EXPECT_FALSE(state.TakeBack(kB, name, 3).has_value());
+  state.Finish(kA, FinishOf(second, {2, 0}, false));
+  EXPECT_EQ(state.TakeBack(kB, name, 3)->range, (msg::Range{name.lane, {2, 0}, 5}));
+  EXPECT_EQ(state.TakeBack(kA, name)->range.from, (Cursor{5, 0}));
+  EXPECT_EQ(state.pool().size(), 1u) << "that of the other lane";
+}
+
 TEST(EpochState, ADeadConsumersRowsComeBackFromItsAskedMarkAndAreCountedWhenDelivered) {
   EpochState state = Shared(1);
   state.TakeLane(kA);

@@ -40,6 +40,8 @@ class Evener {
   }
 
  private:
+  using Grant = EpochState::Holder::value_type;
+
   // Who has gone on to a later epoch, or is dead and its lanes are with others, does not hold them up.
   bool Counts(const Consumer& consumer) const {
     return !consumer.undecided && consumer.epoch <= state_.epoch() && (!consumer.expired || job_.holds());
@@ -124,21 +126,21 @@ class Evener {
     if (pads && least == 0 && most > 1) rows = most / 2;  // there is nothing to pad with in an epoch without a row
     EpochState::Holder* holder = rows > 0 ? state_.Find((*richest)->id) : nullptr;
     if (holder == nullptr) return false;
-    Held* best = nullptr;
-    for (auto& [name, held] : *holder) {
+    Grant* best = nullptr;
+    for (Grant& grant : *holder) {
+      const Held& held = grant.second;
       if (held.ready_rows == 0 || (SeqsLeft(held) == 1 && held.ready_rows >= most - least)) continue;
       // The smallest that has so many; else the largest.
       const auto rank = [rows](const Held& h) {
         return h.ready_rows >= rows ? std::pair(uint64_t{1}, ~h.ready_rows) : std::pair(uint64_t{0}, h.ready_rows);
       };
-      if (best == nullptr || rank(held) > rank(*best)) best = &held;
+      if (best == nullptr || rank(held) > rank(best->second)) best = &grant;
     }
     if (best == nullptr) return false;
     // The rows that a source row became move together. Where all of it would only change who has too much, part of it moves: less each time.
-    if (best->ready_rows >= most - least) rows = std::min(rows, SeqsLeft(*best) - 1);
-    best->revoked = true;
-    (*richest)->news = true;
-    job_.deals[state_.epoch()] = {.to = (*poorest)->id, .rows = rows, .from = (*richest)->id};
+    if (best->second.ready_rows >= most - least) rows = std::min(rows, SeqsLeft(best->second) - 1);
+    CallBack(**richest, *best);
+    job_.deals[state_.epoch()] = {.to = (*poorest)->id, .rows = rows, .from = (*richest)->id, .grant = best->first};
     return true;
   }
 
@@ -157,31 +159,37 @@ class Evener {
     const uint64_t ahead = MarkOf(richest) - MarkOf(poorest);
     EpochState::Holder* holder = state_.Find(richest.id);
     if (ahead < 2 || holder == nullptr) return false;
-    Held* best = nullptr;
-    Held* halved = nullptr;
+    Grant* best = nullptr;
+    Grant* halved = nullptr;
     uint64_t best_left = ahead;
     bool in_pieces = false;
-    for (auto& [name, held] : *holder) {
+    for (Grant& grant : *holder) {
+      const Held& held = grant.second;
       const uint64_t batches = held.ready_rows / batch();
       // More than a piece is dealt in pieces to both; one piece moves only if that makes them more alike, else it would go to and fro.
       const bool dealt = SeqsLeft(held) > EvenPiece(job_) && (held.live() || batches > kPieceBatches);
       const bool small = batches < ahead && (batches > 0 || held.live());
       if (!dealt && !small) {
-        if (held.live() && SeqsLeft(held) > 1) halved = &held;
+        if (held.live() && SeqsLeft(held) > 1) halved = &grant;
         continue;
       }
       const uint64_t left = dealt ? 0 : (2 * batches > ahead ? 2 * batches - ahead : ahead - 2 * batches);
       if (best != nullptr && left >= best_left) continue;
-      best = &held;
+      best = &grant;
       best_left = left;
       in_pieces = dealt;
     }
     if (best == nullptr && halved == nullptr) return false;
-    const uint64_t seqs = best != nullptr ? SeqsLeft(*best) : SeqsLeft(*halved) / 2;
-    if (!in_pieces) job_.deals[state_.epoch()] = {.to = poorest.id, .rows = seqs, .from = richest.id};
-    (best != nullptr ? best : halved)->revoked = true;
-    richest.news = true;
+    Grant& moved = best != nullptr ? *best : *halved;
+    const uint64_t seqs = best != nullptr ? SeqsLeft(moved.second) : SeqsLeft(moved.second) / 2;
+    if (!in_pieces) job_.deals[state_.epoch()] = {.to = poorest.id, .rows = seqs, .from = richest.id, .grant = moved.first};
+    CallBack(richest, moved);
     return true;
+  }
+
+  static void CallBack(Consumer& holder, Grant& grant) {
+    grant.second.revoked = true;
+    holder.news = true;
   }
 
   static uint64_t SeqsLeft(const Held& held) { return held.to - std::min(held.to, std::max(held.from, held.asked).seq); }

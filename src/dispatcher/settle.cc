@@ -163,7 +163,8 @@ class Settler {
   }
 
   void Serve(EpochState& state) {
-    if (state.Available() == 0 || Deal(state)) return;
+    if (state.Available() == 0) return;
+    Deal(state);
     while (ServeRound(state)) {
     }
   }
@@ -232,26 +233,24 @@ class Settler {
     changes_.epochs.insert(state.epoch());
   }
 
-  // What one gave up for another (even): so many rows to that one, the rest back. False: there is no such deal.
-  bool Deal(EpochState& state) {
-    const auto deal = job_.deals.find(state.epoch());
-    if (deal == job_.deals.end()) return false;
+  // What one gave up for another (even): so many rows to that one, the rest back. What else came back meanwhile is nobody's.
+  void Deal(EpochState& state) {
+    const auto found = job_.deals.find(state.epoch());
+    if (found == job_.deals.end()) return;
+    const EvenDeal deal = found->second;
     const Members readers = ReadersOf(job_, state.epoch());
     const auto find = [&](ConsumerId id) {
       const auto at = std::find_if(readers.begin(), readers.end(), [&](const Consumer* consumer) { return consumer->id == id; });
       return at == readers.end() ? nullptr : *at;
     };
-    Consumer* to = find(deal->second.to);
-    Consumer* from = find(deal->second.from);
-    if (to == nullptr || from == nullptr) return job_.deals.erase(deal), false;
-    while (!state.pool().empty()) {
-      uint64_t& rows = deal->second.rows;
-      Consumer& taker = rows > 0 ? *to : *from;
-      const auto grant = state.TakeFromPool(taker.id, rows);
-      rows -= std::min(rows, grant->range.to - grant->range.from.seq);
-      Given(state, taker);
-    }
-    return true;
+    Consumer* to = find(deal.to);
+    Consumer* from = find(deal.from);
+    const bool off = to == nullptr || from == nullptr;
+    if (!off && !state.TakeBack(to->id, deal.grant, deal.rows)) return;
+    job_.deals.erase(found);
+    if (off) return;
+    Given(state, *to);
+    if (state.TakeBack(from->id, deal.grant)) Given(state, *from);
   }
 
   // ---- handover

@@ -83,8 +83,9 @@ struct Replica {
 // Even: rows that one gives up so that another comes as far.
 struct EvenDeal {
   ConsumerId to{};
-  uint64_t rows = 0;  // still to be given; what is left after them goes back
+  uint64_t rows = 0;  // to be given; what is left after them goes back
   ConsumerId from{};
+  GrantName grant{};  // that is called back for it
 };
 
 struct Job {
