@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "base/constants.h"
+
 namespace penstock {
 namespace {
 
 constexpr size_t kMaxColumns = 65'536;
 constexpr size_t kMaxRank = 16;
 constexpr size_t kMaxDepth = 32;
-constexpr uint64_t kMaxRowValues = uint64_t{1} << 40;
 
 struct DTypeInfo {
   DType dtype;
@@ -47,16 +48,17 @@ Status CheckColumn(const ColumnSpec& column) {
     return Status(Code::kInvalid, "column '" + column.name + "' has " + std::to_string(column.shape.size()) + " dimensions; at most " +
                                       std::to_string(kMaxRank) + " are supported");
   }
-  uint64_t values = 1;
+  uint64_t bytes = column.dtype == DType::kString ? sizeof(int64_t) : SizeOf(column.dtype);  // a string has an offset, whatever its length
   for (int64_t length : column.shape) {
     if (length < 0 && length != kRagged) {
       return Status(Code::kInvalid, "column '" + column.name + "' has a dimension of " + std::to_string(length) + " in " + ShapeText(column.shape) +
                                         "; use a length from 0, or -1 for ragged");
     }
-    if (length > 0 && static_cast<uint64_t>(length) > kMaxRowValues / values) {
-      return Status(Code::kInvalid, "column '" + column.name + "' of shape " + ShapeText(column.shape) + " has too many values a row");
+    if (length > 0 && static_cast<uint64_t>(length) > kMaxBlock / bytes) {
+      return Status(Code::kInvalid, "column '" + column.name + "' of shape " + ShapeText(column.shape) +
+                                        " has too many values: a row would be over the cap of a block, " + std::to_string(kMaxBlock) + " bytes");
     }
-    if (length > 0) values *= static_cast<uint64_t>(length);
+    if (length > 0) bytes *= static_cast<uint64_t>(length);
   }
   return {};
 }

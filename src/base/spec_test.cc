@@ -48,6 +48,8 @@ TEST(CheckSpec, RefusesWhatDoesNotFitTogether) {
   EXPECT_THAT(CheckSpec(LeafSpec(static_cast<DType>(99), {})).message(), HasSubstr("dtype number 99"));
   EXPECT_THAT(CheckSpec(LeafSpec(DType::kInt8, {-2})).message(), HasSubstr("dimension of -2"));
   EXPECT_THAT(CheckSpec(LeafSpec(DType::kInt8, {1LL << 30, 1LL << 30})).message(), HasSubstr("too many values"));
+  EXPECT_THAT(CheckSpec(LeafSpec(DType::kFloat32, {1LL << 36})).message(), HasSubstr("over the cap of a block"));
+  EXPECT_THAT(CheckSpec(LeafSpec(DType::kString, {1LL << 31})).message(), HasSubstr("over the cap of a block"));
   EXPECT_THAT(CheckSpec(DictSpec({{"a", DType::kInt8, {}}, {"a", DType::kInt8, {}}})).message(), HasSubstr("'a' stands twice"));
   EXPECT_THAT(CheckSpec(Spec{}).message(), HasSubstr("at least one column"));
 }

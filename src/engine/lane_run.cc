@@ -131,13 +131,14 @@ class Run final : public LaneRun {
   std::optional<StepResult> MakePlace() {
     const uint64_t rows = planned_;
     const bool groups = (next_ + rows) % plan_.group_rows == 0;
+    const bool alone = rows == 1 && fixed_row_bytes_ > request_.block_cap;  // whether it can ever fit is asked before its memory is touched
     const bool whole = request_.by_group ? rows == plan_.group_rows : groups && rows * fixed_row_bytes_ >= request_.block_target;
-    if (pulled_ == 0 || columns_.rows() > 0 || fixed_row_bytes_ == 0 || !(whole || last_)) return std::nullopt;
+    if (pulled_ == 0 || columns_.rows() > 0 || fixed_row_bytes_ == 0 || !(whole || last_ || alone)) return std::nullopt;
     std::vector<uint64_t> lengths;
     for (size_t i = 0; i < columns_.size(); ++i) lengths.push_back(rows * columns_[i].shape().fan[0]);
     const BlockPlan block = PlanBlock(rows, {next_, 0}, {next_ + rows, 0}, /*has_cursors=*/false, lengths);
     const uint64_t bytes = block.header.total_bytes;
-    if (bytes > request_.block_cap) return std::nullopt;
+    if (bytes > request_.block_cap && !alone) return std::nullopt;
     Result<Extent> extent = request_.allocator->Allocate(bytes);
     if (!extent.ok()) return NoRoom(request_, extent.status(), next_, rows, bytes);
     columns_.WriteTo(BuffersIn(block, extent->bytes()));

@@ -27,7 +27,7 @@ Status Bad(const FeatureSpec& feature, std::string message, std::string found) {
 
 // One value for all, or one each.
 template <class T>
-Status Spread(const FeatureSpec& feature, uint64_t values, std::vector<T>& out) {
+Status TakeDefault(const FeatureSpec& feature, uint64_t values, std::vector<T>& out) {
   const auto* given = std::get_if<std::vector<T>>(&*feature.default_value);
   if (given == nullptr)
     return Status(Code::kInvalid, "the default of feature '" + feature.name + "' is not of its dtype, " + std::string(Name(feature.dtype)));
@@ -35,8 +35,16 @@ Status Spread(const FeatureSpec& feature, uint64_t values, std::vector<T>& out) 
     return Status(Code::kInvalid, "the default of feature '" + feature.name + "' has " + std::to_string(given->size()) + " values; its shape " +
                                       Describe(feature) + " takes " + std::to_string(values) + ", or one for all");
   }
-  out = given->size() == values ? *given : std::vector<T>(values, given->front());
+  out = *given;
   return {};
+}
+
+// Spread only now: a plan may ask for many values with few bytes.
+template <class T>
+void AppendDefault(const std::vector<T>& given, uint64_t values, Column& out) {
+  std::byte* to = out.ExtendValues(values * sizeof(T));
+  if (given.size() == values) return CopyValues(to, given.data(), values * sizeof(T));
+  for (uint64_t i = 0; i < values; ++i) std::memcpy(to + i * sizeof(T), given.data(), sizeof(T));
 }
 
 // tf.Feature: which list it has, and the list's bytes. Kind 0: none.
@@ -61,6 +69,15 @@ void Prefetch(std::string_view record) {
   constexpr size_t kLine = 64;
   constexpr size_t kAhead = 8 * kLine;  // what follows, the processor fetches by itself
   for (size_t at = 0; at < std::min(record.size(), kAhead); at += kLine) __builtin_prefetch(record.data() + at);
+}
+
+// Room for all rows at once, unless the plan says that they are much larger than the records can be.
+void ExpectRows(std::span<const std::string_view> records, std::span<Column* const> out) {
+  uint64_t bytes = 0;
+  for (const std::string_view record : records) bytes += record.size();
+  for (Column* column : out) {
+    if (column->shape().fan[0] * records.size() <= bytes * sizeof(int64_t)) column->Expect(records.size());
+  }
 }
 
 // An entry of the map: string key = 1, Feature value = 2.
@@ -112,9 +129,9 @@ Status ExampleParser::Compile(const FeatureSpec& feature, Field& field) {
   if (!feature.default_value.has_value()) return {};
   if (field.ragged) return Status(Code::kInvalid, "feature '" + feature.name + "' is ragged: it is empty where it is missing and takes no default");
   switch (feature.dtype) {
-    case DType::kFloat32: return Spread(feature, field.values, field.default_floats);
-    case DType::kInt64: return Spread(feature, field.values, field.default_ints);
-    default: return Spread(feature, field.values, field.default_strings);
+    case DType::kFloat32: return TakeDefault(feature, field.values, field.default_floats);
+    case DType::kInt64: return TakeDefault(feature, field.values, field.default_ints);
+    default: return TakeDefault(feature, field.values, field.default_strings);
   }
 }
 
@@ -143,7 +160,7 @@ Status ExampleParser::Parse(std::span<const std::string_view> records, Columns& 
 
 Status ExampleParser::Parse(std::span<const std::string_view> records, std::span<Column* const> out) {
   const uint64_t before = out.empty() ? 0 : out.front()->rows();
-  for (Column* column : out) column->Expect(records.size());
+  ExpectRows(records, out);
   for (size_t i = 0; i < records.size(); ++i) {
     if (i + 1 < records.size()) Prefetch(records[i + 1]);
     if (Status status = ParseRow(records[i], out); !status.ok()) {
@@ -220,7 +237,8 @@ Status ExampleParser::Append(const Field& field, std::string_view list, uint64_t
     const std::string found(KindName(kind));
     return Bad(feature, "has " + found + " values, expected " + Describe(feature), found);
   }
-  if (field.dense) {
+  const bool may_fit = field.values <= list.size();  // a value is a byte at least
+  if (field.dense && may_fit) {
     std::byte* const to = out.AppendDense(1);
     if (ReadPacked(list, feature.dtype, field.values, to)) return {};
     out.Truncate(out.rows() - 1);
@@ -250,14 +268,15 @@ Status ExampleParser::AppendMissing(const Field& field, Column& out) {
     return Bad(field.feature, "is missing in the record, expected " + Describe(field.feature) + "; give it a default if records may lack it",
                "missing");
   } else if (field.feature.dtype == DType::kString) {
-    for (const std::string& text : field.default_strings) {
+    for (uint64_t i = 0; i < field.values; ++i) {
+      const std::string& text = field.default_strings[field.default_strings.size() == 1 ? 0 : i];
       out.PushOffset(0, text.size());
       CopyValues(out.ExtendValues(text.size()), text.data(), text.size());
     }
   } else if (field.feature.dtype == DType::kFloat32) {
-    CopyValues(out.ExtendValues(field.values * sizeof(float)), field.default_floats.data(), field.values * sizeof(float));
+    AppendDefault(field.default_floats, field.values, out);
   } else {
-    CopyValues(out.ExtendValues(field.values * sizeof(int64_t)), field.default_ints.data(), field.values * sizeof(int64_t));
+    AppendDefault(field.default_ints, field.values, out);
   }
   out.FinishRow();
   return {};

@@ -148,6 +148,16 @@ TEST(Example, AWrongLengthIsNamedWithBoth) {
   EXPECT_EQ(status.message(), "feature 'f' has 3 values, expected 4 (float32[2, 2])");
 }
 
+TEST(Example, ARowOfManyValuesTakesNoMemoryBeforeTheRecordHasThem) {
+  auto parser = ExampleParser::Create({Feature("f", DType::kFloat32, {1LL << 30})});
+  ASSERT_TRUE(parser.ok()) << parser.status();
+  Columns columns(parser->spec());
+  const std::string record = ExampleWriter().Floats("f", Floats{1, 2, 3}).Finish();
+  const std::string_view view = record;
+  EXPECT_THAT(parser->Parse({&view, 1}, columns).message(), HasSubstr("has 3 values, expected 1073741824"));
+  EXPECT_EQ(columns.capacity(), 0U);
+}
+
 TEST(Example, TheRowsBeforeABadRecordAreKept) {
   auto parser = ExampleParser::Create({Feature("s", DType::kString, {}), Feature("i", DType::kInt64, {})});
   Columns columns(parser->spec());

@@ -3,6 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/caught.h"
+
 namespace penstock::worker {
 
 // Made on the I/O thread, then used by one pool thread at a time: the core never has two steps of a task out.
@@ -18,13 +20,24 @@ class Lanes::Task {
   Note Step(uint64_t room) {
     allocator_.BeginStep(room);
     Note note;
-    StepDone done{.task = start_.task, .outcome = Advance(note.block), .state_bytes = 0};
+    StepDone done{.task = start_.task, .outcome = AdvanceOrFail(note.block), .state_bytes = 0};
     if (run_ != nullptr) done.state_bytes = run_->state_bytes();
     note.event = std::move(done);
     return note;
   }
 
  private:
+  // What an operator throws ends its lane, not the worker with the lanes of everybody.
+  StepOutcome AdvanceOrFail(Extent& block) {
+    try {
+      return Advance(block);
+    } catch (...) {
+      Status status = CaughtStatus().Prefixed(ToString(start_.lane) + (run_ == nullptr ? ", when it was opened" : ", " + run_->where()));
+      run_.reset();  // it may be in the middle of anything
+      return std::move(status).With("lane", int64_t{Raw(start_.lane.lane)});
+    }
+  }
+
   StepOutcome Advance(Extent& block) {
     if (const Status opened = Open(); !opened.ok()) return opened;
     if (extend_) run_->Extend(*std::exchange(extend_, std::nullopt));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/caught.h"
 #include "base/log.h"
 #include "penstock/manifest.h"
 #include "penstock/plan.h"
@@ -205,7 +206,7 @@ void Shell::TellKnown(JobId job, Generation generation, const Pipeline& pipeline
 
 void Shell::Compile(JobId job, msg::JobReply reply) {
   pool_.Submit(0, [this, job, reply = std::move(reply)] {
-    auto pipeline = CompileJob(reply, code_.allowed);
+    auto pipeline = Caught([&] { return CompileJob(reply, code_.allowed); });
     std::shared_ptr<JobExecutors> executors;
     if (pipeline.ok() && (*pipeline)->runs_code()) executors = std::make_shared<JobExecutors>(reply.plan, code_.executors, table_);
     io_.Post([this, job, name = reply.name, generation = reply.generation, pipeline = std::move(pipeline), executors = std::move(executors)] {
@@ -224,7 +225,7 @@ void Shell::Do(ForgetJob& action) {
 
 void Shell::Do(ListJobInputs& action) {
   pool_.Submit(0, [this, session = link_->session(), request = action.request, ask = std::move(action.ask)] {
-    auto inputs = ListAndCut(ask, code_.allowed);
+    auto inputs = Caught([&] { return ListAndCut(ask, code_.allowed); });
     Message reply = inputs.ok() ? Message(std::move(*inputs)) : Message(msg::Failed{inputs.status()});
     io_.Post([this, session, request, reply = std::move(reply)] { link_->Reply(session, request, reply); });
   });
