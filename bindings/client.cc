@@ -9,12 +9,12 @@
 #include <nanobind/stl/string.h>
 
 #include <atomic>
-#include <deque>
 
 #include "batch.h"
 #include "bind.h"
 #include "client/iterations.h"
 #include "client/join_alike.h"
+#include "client/recent_batches.h"
 #include "code.h"
 #include "engine/pipeline.h"
 #include "errors.h"
@@ -33,7 +33,7 @@ milliseconds Milliseconds(double seconds) { return milliseconds(static_cast<int6
 class PyReader {
  public:
   PyReader(std::unique_ptr<Reader> reader, bool computes)
-      : reader_(std::move(reader)), epochs_(std::make_shared<Epochs>(reader_)), computes_(computes) {}
+      : reader_(std::move(reader)), epochs_(std::make_shared<Epochs>(reader_)), computes_(computes), recent_(reader_->layout()) {}
   PyReader(PyReader&&) = default;
   ~PyReader() {
     if (reader_ == nullptr) return;
@@ -45,32 +45,28 @@ class PyReader {
   // None at the epoch's end. What is ready is taken with the GIL held; an inline reader computes in the call, so it never is.
   nb::object Next(uint64_t iteration) {
     const auto next = [&](milliseconds wait) { return epochs_->Next(iteration, wait); };
-    std::optional<Batch> value = Unwrap(InSlices(next, !computes_));
+    std::optional<Batch> value = Unwrap(InSlices(iteration, next, !computes_));
     if (!value.has_value()) return nb::none();
-    Remember(*value);
+    recent_.Add(*value);
     return nb::cast(std::move(*value));
   }
 
   // One more row of the run; false: it has no more, or the reader was closed.
   bool TakeRow(uint64_t iteration) {
-    return Unwrap(InSlices([&](milliseconds wait) { return epochs_->TakeRow(iteration, wait); }, true));
+    return Unwrap(InSlices(
+        iteration, [&](milliseconds wait) { return epochs_->TakeRow(iteration, wait); }, true));
   }
 
   nb::list PiecesAt(uint64_t address) const {
-    const Known* known = Find(address);
-    return known == nullptr ? nb::list() : PiecesToPython(known->pieces);
+    const auto pieces = recent_.PiecesAt(address);
+    return pieces ? PiecesToPython(*pieces) : nb::list();
   }
 
   // (generation, step) of the batch, or of the row where rows are handed out one by one; None where no batch has memory there.
   nb::object TagAt(uint64_t address) const {
-    const Known* known = Find(address);
-    if (known == nullptr) return nb::none();
-    uint64_t step = known->tag.step;
-    for (const auto& [begin, end] : known->memory) {
-      const bool rows_alone = reader_->layout().batch == 0 && begin <= address && address < end;
-      if (rows_alone) step -= known->rows - 1 - (address - begin) / ((end - begin) / known->rows);
-    }
-    return nb::make_tuple(Raw(known->tag.generation), step);
+    const auto tag = recent_.TagAt(address);
+    if (!tag) return nb::none();
+    return nb::make_tuple(Raw(tag->generation), tag->step);
   }
 
   std::string State(std::optional<std::pair<uint32_t, uint64_t>> at, uint64_t behind, bool rank, double timeout) {
@@ -91,14 +87,18 @@ class PyReader {
 
   // An iteration starts; its number, or None: the job has no more epochs.
   std::optional<uint64_t> Begin() {
-    return Unwrap(Interruptible([epochs = epochs_] { return epochs->Begin(); }));
+    const std::optional<uint64_t> iteration = Unwrap(Interruptible([epochs = epochs_] { return epochs->Begin(); }));
+    if (iteration) stops_->begun = *iteration;
+    return iteration;
   }
 
   void SetEpoch(uint32_t epoch) { epochs_->SetNext(Epoch{epoch}); }
 
   // Any thread: whoever waits in Next() is told that it is over. For threads that are not Python's own, which cannot be let into an interpreter that
   // ends.
-  void Interrupt() { *interrupted_ = true; }
+  void Interrupt() { stops_->all = true; }
+  // Any thread: whoever waits for an element of the last iteration, or one before, is told that it was left. The next one reads on.
+  void Leave() { stops_->left = stops_->begun.load(); }
 
   void Close() {
     nb::gil_scoped_release release;
@@ -125,32 +125,20 @@ class PyReader {
   const std::shared_ptr<Epochs>& epochs() const { return epochs_; }
 
  private:
-  // Where a batch lay and what it was made of, without its memory.
-  struct Known {
-    std::vector<std::pair<uint64_t, uint64_t>> memory;
-    std::vector<Piece> pieces;
-    uint64_t rows = 0;
-    BatchTag tag;
+  struct Stops {
+    std::atomic<bool> all = false;
+    std::atomic<uint64_t> begun = 0;  // the last iteration; they count from 1
+    std::atomic<uint64_t> left = 0;   // up to this one
   };
-  static constexpr size_t kRecent = 64;
-
-  // The newest batch that has, or had, memory there: memory is used again.
-  const Known* Find(uint64_t address) const {
-    for (auto known = recent_.rbegin(); known != recent_.rend(); ++known) {
-      for (const auto& [begin, end] : known->memory) {
-        if (begin <= address && address < end) return &*known;
-      }
-    }
-    return nullptr;
-  }
 
   // What `call` returns when it has waited long enough. At first it does not wait, and has the GIL, where it may.
   template <class Call>
-  auto InSlices(Call call, bool at_once) -> decltype(call(kSlice)) {
+  auto InSlices(uint64_t iteration, Call call, bool at_once) -> decltype(call(kSlice)) {
     auto result = at_once ? call(milliseconds(0)) : Waiting(call);
     while (!result.ok() && result.status().code() == Code::kDeadline) {
       CheckSignals();
-      if (*interrupted_) return Status(Code::kCancelled, "the program ends, and its reader with it");
+      if (stops_->all) return Status(Code::kCancelled, "the program ends, and its reader with it");
+      if (iteration <= stops_->left) return Status(Code::kCancelled, "the loop has left this iteration; begin another to read on");
       result = Waiting(call);
     }
     return result;
@@ -162,22 +150,11 @@ class PyReader {
     return call(kSlice);
   }
 
-  void Remember(const Batch& batch) {
-    Known known{.memory = {}, .pieces = batch.pieces(), .rows = batch.rows(), .tag = batch.tag()};
-    for (size_t i = 0; i < batch.column_count(); ++i) {
-      std::span<const std::byte> values = batch.column(i).values();
-      auto begin = reinterpret_cast<uintptr_t>(values.data());
-      known.memory.emplace_back(begin, begin + values.size());
-    }
-    if (recent_.size() == kRecent) recent_.pop_front();
-    recent_.push_back(std::move(known));
-  }
-
   std::shared_ptr<Reader> reader_;
   std::shared_ptr<Epochs> epochs_;
-  std::unique_ptr<std::atomic<bool>> interrupted_ = std::make_unique<std::atomic<bool>>(false);
+  std::unique_ptr<Stops> stops_ = std::make_unique<Stops>();
   bool computes_;
-  std::deque<Known> recent_;
+  RecentBatches recent_;
 };
 
 ReadOptions ToReadOptions(nb::dict values) {
@@ -266,6 +243,7 @@ void BindClient(nb::module_& m) {
       .def("set_epoch", &PyReader::SetEpoch, nb::arg("epoch"), nb::call_guard<nb::gil_scoped_release>())
       .def("offer", &OfferReader, nb::arg("name"), nb::arg("rank"))
       .def("interrupt", &PyReader::Interrupt)
+      .def("leave", &PyReader::Leave)
       .def("close", &PyReader::Close)
       .def("stats", &PyReader::Stats)
       .def("pieces_at", &PyReader::PiecesAt, nb::arg("address"))

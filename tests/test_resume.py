@@ -1,5 +1,6 @@
 """A state that was saved anywhere is gone on from anywhere: what was delivered before it and after it is every row once."""
 
+import ctypes
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import penstock
 from conftest import StartCluster
 from penstock import Dataset
+from penstock.tfrecord import write_tfrecord
 from support.data import Records
 from support.ranks import ids_of, run_leg
 
@@ -129,6 +131,39 @@ def test_a_state_at_a_batch_is_found_by_the_memory_of_any_of_its_arrays() -> Non
         resumed = _inline(dataset)
         resumed.load_state_dict(at)
         assert ids_of(next(iter(resumed))) == list(range(step * N, (step + 1) * N))
+
+
+@pytest.mark.parametrize("lengths", [[50 if i % 10 == 0 else 1 for i in range(ROWS)], [int(i == 21) for i in range(ROWS)]], ids=["uneven", "few"])
+def test_a_state_at_a_row_of_differing_length_is_of_that_row(lengths: list[int], tmp_path: Path) -> None:
+    write_tfrecord(tmp_path / "rows.tfrecord", [{"x": [1.0] * n, "id": i} for i, n in enumerate(lengths)])
+    dataset = Dataset.from_tfrecord(str(tmp_path / "rows.tfrecord")).parse_example({"x": penstock.Var("float32"), "id": "int64"})
+    reader = _inline(dataset)
+    kept = [row for _, row in zip(range(31), reader)]
+    for row in (row for row in kept if len(row["x"]) > 0):
+        state = reader.state_dict(at=row)
+        assert state["tag"] == row["id"] + 1
+    resumed = _inline(dataset)
+    resumed.load_state_dict(state)
+    assert next(iter(resumed))["id"] == state["tag"]
+
+
+def test_a_row_without_values_is_not_known_by_those_of_another(tmp_path: Path) -> None:
+    write_tfrecord(tmp_path / "rows.tfrecord", [{"x": [1.0] * (i % 2)} for i in range(10)])
+    reader = _inline(Dataset.from_tfrecord(str(tmp_path / "rows.tfrecord")).parse_example({"x": penstock.Var("float32")}))
+    empty, _ = (row for _, row in zip(range(2), reader))
+    with pytest.raises(penstock.NotFound, match="behind="):
+        reader.state_dict(at=empty)
+
+
+def test_what_lies_where_a_dead_batch_lay_is_not_taken_for_it() -> None:
+    reader = _inline(Dataset.from_range(ROWS).batch(N))
+    batches = iter(reader)
+    batch = next(batches)
+    there = np.ctypeslib.as_array((ctypes.c_int64 * N).from_address(batch.ctypes.data))
+    assert reader.state_dict(at=there)["tag"] == 1
+    del batch
+    with pytest.raises(penstock.NotFound, match="behind="):
+        reader.state_dict(at=there)
 
 
 def test_a_copy_of_a_batch_is_not_known_and_the_error_names_behind() -> None:

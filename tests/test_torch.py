@@ -145,6 +145,38 @@ def test_what_goes_wrong_ahead_is_raised_in_the_loop_and_leaving_early_ends_the_
     assert "penstock-ahead" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_who_closes_while_the_thread_waits_for_data_does_not_wait_with_it(cluster: TestCluster, tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+
+    def waits_at_20(i: Any) -> Any:
+        while i == 20 and not gate.exists():
+            threading.Event().wait(0.01)
+        return i
+
+    loader = DataLoader(
+        Dataset.from_range(40).map(waits_at_20, spec=penstock.Spec("int64", ())),
+        5,
+        service=cluster.address,
+        device="cpu",
+        prefetch_factor=8,
+        timeout=300,
+    )
+    next(iter(loader))
+    closing = threading.Thread(target=loader.close, daemon=True)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()
+    gate.touch()
+
+
+def test_an_iteration_that_was_left_ends_and_the_next_one_reads_on(cluster: TestCluster) -> None:
+    with Dataset.from_range(40).batch(5).distribute(cluster.connect(), epochs=2) as reader:
+        first = iter(reader)
+        next(first)
+        reader.leave()
+        assert len(list(reader)) == 8
+
+
 # ---- saved and gone on from
 
 

@@ -182,6 +182,10 @@ class Reader:
         """From any thread: who waits for the next batch is told that it is over, by an error."""
         self._core.interrupt()
 
+    def leave(self) -> None:
+        """From any thread: who waits for the next batch of the last `iter()` is told, by an error, that it was left. Another `iter()` reads on."""
+        self._core.leave()
+
     def close(self) -> None:
         """Leaves the job; what this reader had not delivered goes to the others."""
         if not self._closed:
@@ -248,7 +252,8 @@ def _leaves(element: Any) -> Iterator[Any]:
 
 
 def _address(leaf: Any) -> int:
+    """Where its memory begins; 0 where it has none: an array without values points at those of another row."""
     if hasattr(leaf, "data_ptr"):  # a torch tensor over a batch's memory
-        return int(leaf.data_ptr())
+        return int(leaf.data_ptr()) if leaf.numel() > 0 else 0
     interface = getattr(leaf, "__array_interface__", None)
-    return int(interface["data"][0]) if interface and leaf.base is not None else 0
+    return int(interface["data"][0]) if interface and leaf.base is not None and leaf.size > 0 else 0

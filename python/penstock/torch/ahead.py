@@ -20,12 +20,14 @@ class _End:
 class Ahead:
     """Iterates `source` on a thread of its own, at most `depth` elements ahead, each changed by `prepare`.
 
+    `leave` makes a wait in the source end with an error; it may be called from another thread.
     `start` is where the source stands; `handed_out` is where it stood after the last element that the loop has, whatever was taken since.
     """
 
-    def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any], start: Tag | None, depth: int) -> None:
+    def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any], leave: Callable[[], None], start: Tag | None, depth: int) -> None:
         self._source = source
         self._prepare = prepare
+        self._leave = leave
         self.handed_out = start
         self._ready: queue.Queue[Any] = queue.Queue()  # bounded by _room
         self._room = threading.Semaphore(max(depth, 1))
@@ -57,6 +59,7 @@ class Ahead:
     def close(self) -> None:
         """Returns when the thread has ended, and nothing is taken from the source any more."""
         self.stop()
+        self._leave()
         self._thread.join()
 
     def _run(self) -> None:

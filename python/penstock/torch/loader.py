@@ -99,7 +99,7 @@ class DataLoader(Loader):
         elements = map(self._finish, iter(self._reader))
         if not self._mover.moves:
             return elements
-        self._ahead = Ahead(elements, self._mover.prepare, self._reader.tag(), self._depth)
+        self._ahead = Ahead(elements, self._mover.prepare, self._reader.leave, self._reader.tag(), self._depth)
         return map(self._mover.hand_out, self._ahead)
 
     def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:
