@@ -1,7 +1,9 @@
 """Without a service: what a service would refuse is refused, and what ranks cannot do that know nothing of each other."""
 
+import gzip
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,16 @@ def test_ranks_that_cannot_end_together_are_not_told_that_they_do(even: str) -> 
 def test_a_replicated_job_has_no_state() -> None:
     with Dataset.from_range(10).distribute("inline", processing_mode="replicated") as reader, pytest.raises(penstock.Invalid, match="replicated"):
         reader.state_dict()
+
+
+@pytest.mark.parametrize("mode", ["shared", "strict"])
+def test_an_endless_repeat_of_nothing_ends_or_says_that_nothing_comes(mode: str, tmp_path: Path) -> None:
+    (tmp_path / "nothing.tfrecord").touch()
+    (tmp_path / "packed.tfrecord.gz").write_bytes(gzip.compress(b""))
+    nothing, packed = (Dataset.from_tfrecord(str(tmp_path / name)).batch(10).repeat() for name in ("nothing.tfrecord", "packed.tfrecord.gz"))
+    assert list(nothing.distribute("inline", processing_mode=mode)) == []
+    with pytest.raises(penstock.Stalled, match="it has no rows"):
+        list(packed.distribute("inline", processing_mode=mode, timeout=0.2))
 
 
 def test_a_batch_that_cannot_be_made_was_not_delivered() -> None:

@@ -51,11 +51,13 @@ class InlineReader final : public Reader, private InlineLanes {
     while (true) {
       Shelf::Taken taken = shelf_.Next();
       Tidy();
+      if (!std::holds_alternative<Shelf::Wait>(taken)) waits_since_.reset();
       if (auto* slices = std::get_if<std::vector<Slice>>(&taken)) return MakeBatch(*slices);
       if (auto* status = std::get_if<Status>(&taken)) return *status;
       if (std::holds_alternative<Shelf::EpochEnd>(taken)) return std::optional<Batch>();
-      if (std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - start) >=
-          wait) {  // max() of milliseconds is no number of nanoseconds
+      const auto now = std::chrono::steady_clock::now();
+      if (GivesNothing(now)) return NothingComes();
+      if (std::chrono::duration_cast<milliseconds>(now - start) >= wait) {  // max() of milliseconds is no number of nanoseconds
         const std::string where = Where();
         return Status(Code::kDeadline, "no batch within " + std::to_string(wait.count()) + " ms; at " + where).With("where", where);
       }
@@ -148,6 +150,17 @@ class InlineReader final : public Reader, private InlineLanes {
   }
 
  private:
+  // Lane after lane of an epoch without end can have no row: somebody has to end that.
+  bool GivesNothing(std::chrono::steady_clock::time_point now) {
+    if (!waits_since_) waits_since_ = now;
+    return layout().lanes == kEndlessLanes && std::chrono::duration_cast<milliseconds>(now - *waits_since_) >= options_.stall_timeout;
+  }
+  Status NothingComes() const {
+    return Status(Code::kStalled, "no batch within " + std::to_string(options_.stall_timeout.count()) +
+                                      " ms of an endless repeat: it has no rows, or a condition leaves none; at " + Where())
+        .With("where", Where());
+  }
+
   msg::Joined Job() const {
     msg::Joined job;
     job.job_name = options_.job_name;
@@ -381,7 +394,8 @@ class InlineReader final : public Reader, private InlineLanes {
   uint32_t places_;  // strict: of the ring
   uint64_t next_lane_;
   uint64_t last_handle_ = 0;
-  Status broken_;  // a batch was taken and could not be made: going on would skip it
+  std::optional<std::chrono::steady_clock::time_point> waits_since_;  // for a batch
+  Status broken_;                                                     // a batch was taken and could not be made: going on would skip it
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> lanes_done_{0};
 };

@@ -129,11 +129,19 @@ void LiftBatch(const Node& root, Graph& graph, std::set<uint32_t>& lifted) {
   lifted.insert(node->plan_node);
 }
 
+// Of a repeat of repeats. More than anybody lives to count are endless.
+int64_t PassesOf(int64_t outer, int64_t inner) {
+  if (outer == 0 || inner == 0) return 0;
+  int64_t passes = 0;
+  if (outer < 0 || inner < 0 || __builtin_mul_overflow(outer, inner, &passes)) return -1;
+  return passes;
+}
+
 // Lifts repeats at the root: row-wise operators and orders, which are of one pass, may stand above them.
 void LiftRepeat(const Node& root, Graph& graph, std::set<uint32_t>& lifted) {
   for (const Node* node = &root; node->inputs.size() == 1; node = &node->input()) {
     if (const auto passes = node->op->passes()) {
-      graph.passes = (graph.passes == 0 || *passes == 0) ? 0 : (graph.passes < 0 || *passes < 0) ? -1 : graph.passes * *passes;
+      graph.passes = PassesOf(graph.passes, *passes);
       lifted.insert(node->plan_node);
     } else if (node->def->lane_class != LaneClass::kRow && node->op->mixing() == Operator::Mixing::kNone) {
       return;

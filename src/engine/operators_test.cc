@@ -56,6 +56,15 @@ TEST(Arrays, WhoseOffsetsDoNotFitAreRefusedByName) {
   EXPECT_THAT(facts.status().message(), HasSubstr("'ids'"));
 }
 
+TEST(Arrays, OfMoreValuesThanCanBeCountedAreRefused) {
+  const auto refused = [](std::vector<int64_t> shape, std::string dtype) {
+    const AttrMap column = ArrayColumnAttr("ids", std::move(dtype), std::move(shape), {});
+    return CheckPlan(Source("arrays", {{"rows", int64_t{1} << 42}, {"columns", std::vector<AttrMap>{column}}})).status();
+  };
+  EXPECT_THAT(refused({int64_t{1} << 22}, "uint8").message(), HasSubstr("'ids' would hold more values"));
+  EXPECT_EQ(refused({int64_t{1} << 22}, "uint8").code(), Code::kInvalid);
+}
+
 TEST(Project, KeepsTheNamedColumns) {
   EXPECT_THAT(Read(Over(PairsOfArrays(), "project", {{"columns", std::vector<std::string>{"b"}}})), ElementsAre("1:1", "0:", "3:2,2,3"));
   const auto unknown = CheckPlan(Over(PairsOfArrays(), "project", {{"columns", std::vector<std::string>{"c"}}}));
@@ -124,11 +133,26 @@ TEST(Repeat, GivesEachPassAnOrderOfItsOwn) {
   EXPECT_NE(first, second);
 }
 
+TEST(Repeat, OfMorePassesThanCanBeCountedIsWithoutEnd) {
+  const Plan twice = Over(Over(Numbers(3), "repeat", {{"count", int64_t{1} << 32}}), "repeat", {{"count", int64_t{1} << 32}});
+  EXPECT_EQ(CheckPlan(twice)->cardinality, -2);
+  EXPECT_EQ(Compile(twice)->layout().lanes, kEndlessLanes);
+}
+
 TEST(Repeat, OfNothingIsNothing) {
   EXPECT_EQ(Compile(Over(Numbers(0), "repeat"))->layout().lanes, 0U);
   TempDir dir;
   const auto files = WriteFiles(dir, 1, 0, Compression::kNone);
   EXPECT_THAT(Read(Over(Over(Records(files), "repeat"), "take", {{"count", int64_t{5}}})), IsEmpty());
+}
+
+TEST(Repeat, WithoutEndOfFilesWithoutAByteIsNothing) {
+  TempDir dir;
+  const auto files = WriteFiles(dir, 2, 0, Compression::kNone);
+  EXPECT_EQ(Compile(Over(Records(files), "repeat"))->layout().lanes, 0U);
+  TempDir other;
+  const Plan some = Over({Records(files), Records(WriteFiles(other, 1, 1, Compression::kNone))}, "concatenate");
+  EXPECT_EQ(Compile(Over(some, "repeat"))->layout().lanes, kEndlessLanes);
 }
 
 TEST(Batch, ThatIsTheLastIsLiftedOutOfThePlan) {

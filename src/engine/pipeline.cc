@@ -43,8 +43,19 @@ uint64_t StateBytes(const Graph& graph, const LaneTable& table) {
   return bytes;
 }
 
-Result<uint32_t> LanesOfEpoch(const Graph& graph, const LaneTable& table) {
+// All that it reads are files without a byte. That files have bytes and no rows only reading them shows.
+bool ReadsNothing(const Graph& graph, const Manifest& manifest) {
+  bool nothing = true;
+  engine::ForEachNode(*graph.root, [&](const Node& node) { nothing = nothing && (!node.inputs.empty() || node.op->reads_files()); });
+  for (const SourceInput& source : manifest.sources) {
+    nothing = nothing && std::all_of(source.files.begin(), source.files.end(), [](const InputFile& file) { return file.size == 0; });
+  }
+  return nothing;
+}
+
+Result<uint32_t> LanesOfEpoch(const Graph& graph, const LaneTable& table, const Manifest& manifest) {
   if (table.lanes() == 0 || graph.passes == 0) return 0U;
+  if (graph.passes < 0 && ReadsNothing(graph, manifest)) return 0U;  // an endless repeat of nothing is nothing
   if (table.lanes() >= kEndlessLanes || graph.passes < 0) return kEndlessLanes;
   const uint64_t passes = static_cast<uint64_t>(graph.passes);
   if (passes >= kEndlessLanes / table.lanes()) {
@@ -67,9 +78,9 @@ uint64_t RangeOfCode(const Spec& spec) {
   return std::clamp(std::max(kRangeBytes / bytes, few), kLeastRangeRows, kRangeRows);
 }
 
-Result<Layout> MakeLayout(const Graph& graph, const LaneTable& table) {
+Result<Layout> MakeLayout(const Graph& graph, const LaneTable& table, const Manifest& manifest) {
   Layout layout;
-  PENSTOCK_ASSIGN(layout.lanes, LanesOfEpoch(graph, table));
+  PENSTOCK_ASSIGN(layout.lanes, LanesOfEpoch(graph, table, manifest));
   layout.serial = graph.serial();
   layout.batch = graph.batching.rows;
   layout.mix = table.mix();
@@ -152,7 +163,7 @@ Result<std::shared_ptr<const Pipeline>> Pipeline::Compile(const Plan& plan, cons
     PENSTOCK_ASSIGN(source.files, ReadListing(*source.listing));
   }
   PENSTOCK_ASSIGN(compiled->table, LaneTable::Cut(compiled->graph, compiled->manifest));
-  PENSTOCK_ASSIGN(compiled->layout, MakeLayout(compiled->graph, compiled->table));
+  PENSTOCK_ASSIGN(compiled->layout, MakeLayout(compiled->graph, compiled->table, compiled->manifest));
   compiled->spec = std::make_shared<const Spec>(compiled->layout.row_spec);
   compiled->explain = engine::ExplainLanes(compiled->graph, compiled->table, compiled->layout);
   compiled->seed = seed;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/constants.h"
 #include "engine/operators/operators.h"
 #include "engine/operators/spec_attrs.h"
 #include "plan/attrs.h"
@@ -83,6 +84,9 @@ int64_t OffsetAt(const Bytes& offsets, uint64_t i) {
   return value;
 }
 
+// False: there is no memory of that size.
+bool Product(uint64_t entries, uint64_t fan, uint64_t& out) { return !__builtin_mul_overflow(entries, fan, &out) && out <= kMaxBlock; }
+
 // Bounds and monotone offsets, before anything is read through them.
 Status CheckBuffers(const std::string& name, uint64_t rows, const ArrayColumn& column) {
   const auto bad = [&](const std::string& what) { return Status(Code::kInvalid, "arrays: column '" + name + "' " + what); };
@@ -93,7 +97,8 @@ Status CheckBuffers(const std::string& name, uint64_t rows, const ArrayColumn& c
   uint64_t entries = rows;
   for (size_t level = 0; level < column.shape.levels; ++level) {
     const Bytes& offsets = column.buffers[level];
-    const uint64_t slots = entries * column.shape.fan[level];
+    uint64_t slots = 0;
+    if (!Product(entries, column.shape.fan[level], slots)) return bad("would hold more values than a plan can");
     if (offsets->size() != (slots + 1) * sizeof(int64_t)) {
       return bad("wants " + std::to_string(slots + 1) + " offsets at ragged level " + std::to_string(level) + ", but has " +
                  std::to_string(offsets->size()) + " bytes of them");
@@ -105,7 +110,8 @@ Status CheckBuffers(const std::string& name, uint64_t rows, const ArrayColumn& c
     entries = static_cast<uint64_t>(OffsetAt(offsets, slots));
     if (entries > column.buffers.back()->size() && column.shape.fan[level + 1] > 0) return bad("has offsets beyond its values");
   }
-  const uint64_t wanted = entries * column.shape.fan[column.shape.levels];
+  uint64_t wanted = 0;
+  if (!Product(entries, column.shape.fan[column.shape.levels], wanted)) return bad("would hold more values than a plan can");
   if (column.buffers.back()->size() != wanted) {
     return bad("has " + std::to_string(column.buffers.back()->size()) + " bytes of values where its rows want " + std::to_string(wanted));
   }
