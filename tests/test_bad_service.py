@@ -273,7 +273,6 @@ def test_an_unwritable_state_directory_is_named(tmp_path: Path) -> None:
 
 def test_a_full_disk_stops_the_dispatcher_with_the_reason(tmp_path: Path) -> None:
     def little_room() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     command = [_binary.path(), "dispatcher", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path / "state")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import socket
 import subprocess
 import urllib.error
@@ -85,6 +86,18 @@ def test_probes_answer_while_others_hold_their_connections_open(dispatcher: Serv
     finally:
         for connection in silent:
             connection.close()
+
+
+def test_servers_may_open_as_many_files_as_the_system_grants(servers: Servers) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+        worker = servers.start("worker", "--dispatcher", dispatcher.address)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for server in (dispatcher, worker):
+        assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (before[1], before[1])
 
 
 def test_servers_exit_when_all_jobs_are_done_and_not_before(servers: Servers) -> None:

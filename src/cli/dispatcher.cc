@@ -7,6 +7,7 @@
 #include "cli/children.h"
 #include "cli/command.h"
 #include "cli/health.h"
+#include "cli/process.h"
 #include "cli/security.h"
 #include "cli/signals.h"
 #include "cli/surroundings.h"
@@ -42,6 +43,7 @@ class Dispatcher final : public Command {
 
   Result<int> Run(const Globals& globals) override {
     PENSTOCK_TRY(EndWithParent(parent_));
+    PrepareServerProcess();
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
     std::atomic<dispatcher::DispatcherServer*> running{nullptr};

@@ -14,9 +14,28 @@
 namespace penstock {
 namespace {
 
+// What is short here and now, or in the way, may be otherwise on another worker: that is no word about the data.
+Code CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR: return Code::kNotFound;
+    case EACCES:
+    case EPERM: return Code::kPermission;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM: return Code::kBusy;
+    case EIO:
+    case ESTALE:
+    case ETIMEDOUT:
+    case EAGAIN: return Code::kUnavailable;
+    default: return Code::kData;
+  }
+}
+
 Status FileError(int error, std::string_view doing, const std::string& path) {
-  const Code code = error == ENOENT || error == ENOTDIR ? Code::kNotFound : error == EACCES || error == EPERM ? Code::kPermission : Code::kData;
-  return Status(code, std::string(doing) + " " + path + ": " + std::generic_category().message(error)).With("file", path);
+  const std::string_view advice = error == EMFILE ? "; raise the limit of open files (ulimit -n) of this process" : "";
+  return Status(CodeOf(error), std::string(doing) + " " + path + ": " + std::generic_category().message(error) + std::string(advice))
+      .With("file", path);
 }
 
 Result<InputFile> InfoOf(const struct stat& stat, const std::string& path) {
@@ -118,10 +137,17 @@ Result<std::shared_ptr<const File>> File::Open(std::string_view uri) {
 }
 
 Result<std::shared_ptr<const File>> File::Open(const InputFile& expected) {
-  PENSTOCK_ASSIGN(std::shared_ptr<const File> file, Open(expected.path));
+  Result<std::shared_ptr<const File>> opened = Open(expected.path);
+  if (!opened.ok() && opened.status().code() == Code::kNotFound) {
+    return Status(Code::kNotFound, expected.path +
+                                       " is gone since the job started, or is not mounted here as it was where files were listed: put it back, or "
+                                       "start a new job without it")
+        .With("file", expected.path);
+  }
+  PENSTOCK_ASSIGN(const std::shared_ptr<const File> file, std::move(opened));
   if (file->info_.size != expected.size || file->info_.mtime_ns != expected.mtime_ns) {
-    return Status(Code::kData, expected.path + " changed after the job started, or is not as a listing says: it had " + Times(expected) + ", now it has " + Times(file->info_) +
-                                   ". Start a new job to read it as it is now")
+    return Status(Code::kData, expected.path + " changed after the job started, or is not as a listing says: it had " + Times(expected) +
+                                   ", now it has " + Times(file->info_) + ". Start a new job to read it as it is now")
         .With("file", expected.path);
   }
   return file;

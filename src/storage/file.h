@@ -27,7 +27,7 @@ Result<std::vector<InputFile>> ListFiles(std::span<const std::string> patterns);
 class File final : public ByteSource {
  public:
   static Result<std::shared_ptr<const File>> Open(std::string_view uri);
-  // As the manifest has it: an error that names the file if size or time are different now.
+  // As the manifest has it: an error that names the file if size or time are different now, or it is gone.
   static Result<std::shared_ptr<const File>> Open(const InputFile& expected);
   ~File() override;
   File(const File&) = delete;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -91,6 +92,43 @@ TEST_F(FileTest, AFileThatChangedSinceTheManifestIsRefused) {
   EXPECT_EQ(status.code(), Code::kData);
   EXPECT_THAT(status.message(), HasSubstr(path + " changed after the job started, or is not as a listing says: it had 4 bytes"));
   EXPECT_EQ(status.detail("file"), path);
+}
+
+TEST_F(FileTest, AFileThatIsGoneSinceTheManifestIsNamedWithWhatToDo) {
+  const std::string path = Make("data", "0123");
+  const InputFile before = *StatFile(path);
+  std::filesystem::remove(path);
+  const Status status = File::Open(before).status();
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr(path + " is gone since the job started"));
+  EXPECT_EQ(status.detail("file"), path);
+}
+
+// While one lives, no more descriptors can be had.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(FileTest, WithoutDescriptorsToOpenItAFileIsNotTakenForDamaged) {
+  const std::string path = Make("data", "0123");
+  Status status;
+  {
+    const NoDescriptors none;
+    status = File::Open(path).status();
+  }
+  EXPECT_EQ(status.code(), Code::kBusy);
+  EXPECT_THAT(status.message(), HasSubstr("ulimit -n"));
 }
 
 TEST_F(FileTest, AFifoIsRefusedAtOnce) {
