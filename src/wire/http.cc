@@ -123,7 +123,10 @@ class Server final : public HttpServer, private IoResident {
   size_t connections = 0;
 
  private:
-  void OnIoStop() override { socket_.close(); }
+  void OnIoStop() override {
+    pause_.reset();
+    socket_.close();
+  }
 
   void Wait() {
     socket_.async_wait(asio::posix::stream_descriptor::wait_read, [this](std::error_code error) {
@@ -132,15 +135,18 @@ class Server final : public HttpServer, private IoResident {
   }
 
   void AcceptAll() {
-    for (Connecting peer = AcceptOn(socket_.native_handle()); peer.error == 0; peer = AcceptOn(socket_.native_handle())) {
+    for (;;) {
+      Connecting peer = AcceptOn(socket_.native_handle());
+      if (IsShortage(peer.error)) return pause_->After(kShortagePause, [this] { Wait(); });
+      if (peer.error != 0) return Wait();
       if (connections < kMaxConnections) std::make_shared<Connection>(*this, io_, std::move(peer.fd))->Begin();
     }
-    Wait();
   }
 
   const std::string address_;
   IoThread io_;
   asio::posix::stream_descriptor socket_;
+  std::unique_ptr<Timer> pause_ = std::make_unique<Timer>(io_);
 };
 
 Connection::Connection(Server& server, IoThread& io, Fd fd)

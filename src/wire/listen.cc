@@ -16,8 +16,6 @@
 namespace penstock {
 namespace {
 
-constexpr auto kBetweenRefusals = 100ms;  // when the process has no descriptors left
-
 // What every accepted connection needs to know.
 struct Service {
   IoThread& io;
@@ -167,9 +165,7 @@ class Acceptor final : public std::enable_shared_from_this<Acceptor>, private Io
   void AcceptAll() {
     for (;;) {
       Connecting peer = AcceptOn(socket_.native_handle());
-      if (peer.error == EMFILE || peer.error == ENFILE || peer.error == ENOMEM || peer.error == ENOBUFS) {
-        return pause_->After(kBetweenRefusals, [this] { Wait(); });
-      }
+      if (IsShortage(peer.error)) return pause_->After(kShortagePause, [this] { Wait(); });
       if (peer.error == EAGAIN) return Wait();
       if (peer.error != 0) continue;  // a peer that hung up while it waited
       std::string why;

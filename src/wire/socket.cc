@@ -114,6 +114,8 @@ Connecting AcceptOn(int listener) {
   return out;
 }
 
+bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS; }
+
 Connecting StartConnect(const sockaddr* address, socklen_t length) {
   Connecting out{Fd(socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)), 0};
   if (!out.fd || connect(out.fd.get(), address, length) != 0) out.error = errno;

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -48,6 +49,9 @@ struct Connecting {
   int error = 0;
 };
 Connecting AcceptOn(int listener);
+// An error of accept that leaves the peer in line, so that the listener stays readable: without a pause one would do nothing but try.
+bool IsShortage(int error);
+inline constexpr std::chrono::milliseconds kShortagePause{100};
 Connecting StartConnect(const sockaddr* address, socklen_t length);
 Connecting StartConnect(const UnixAddress& address);
 int ConnectError(int fd);  // after it became writable
