@@ -57,6 +57,7 @@ class SqliteStore final : public Store {
   Status Commit(const std::vector<Write>& writes) override;
 
  private:
+  Status CheckFormat();
   Status Run(const char* sql);
   Result<Statement> Prepare(const char* sql);
   Result<std::string> Meta(const char* name);
@@ -109,18 +110,23 @@ Result<std::string> SqliteStore::Meta(const char* name) {
   return std::string(reinterpret_cast<const char*>(sqlite3_column_text(statement.get(), 0)));
 }
 
+// Before anything is written: a store of a later version stays as it is.
+Status SqliteStore::CheckFormat() {
+  PENSTOCK_ASSIGN(Statement tables, Prepare("SELECT 1 FROM sqlite_master WHERE name = 'meta'"));
+  if (sqlite3_step(tables.get()) != SQLITE_ROW) return {};  // a new one; what else is wrong with it shows when it is written to
+  PENSTOCK_ASSIGN(const std::string format, Meta("format"));
+  if (format.empty() || format == "1") return {};
+  return Status(Code::kMismatch, path_ + " was written by a later version of penstock (format " + format + "): use that version").With("file", path_);
+}
+
 Status SqliteStore::Begin() {
   PENSTOCK_TRY(Run(kGuarded ? "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" : "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"));
   PENSTOCK_TRY(Run("BEGIN IMMEDIATE"));
+  PENSTOCK_TRY(CheckFormat());
   PENSTOCK_TRY(Run(kSchema));
   PENSTOCK_TRY(Run(("INSERT OR IGNORE INTO meta VALUES('cluster', '" + NewClusterId() + "')").c_str()));
   PENSTOCK_TRY(Run("UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE name = 'term'"));
   PENSTOCK_TRY(Run("COMMIT"));
-  PENSTOCK_ASSIGN(const std::string format, Meta("format"));
-  if (format != "1") {
-    return Status(Code::kMismatch, path_ + " was written by a later version of penstock (format " + format + "): use that version")
-        .With("file", path_);
-  }
   PENSTOCK_ASSIGN(cluster_, Meta("cluster"));
   PENSTOCK_ASSIGN(const std::string term, Meta("term"));
   term_ = Term{std::strtoull(term.c_str(), nullptr, 10)};

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -70,6 +71,22 @@ TEST_F(SqliteStoreTest, AFileThatIsNoDatabaseIsNamed) {
   const Status error = OpenSqliteStore(dir_).status();
   EXPECT_EQ(error.code(), Code::kData);
   EXPECT_THAT(error.message(), HasSubstr("state.db"));
+}
+
+TEST_F(SqliteStoreTest, AStoreOfALaterVersionIsRefusedAndLeftAsItWas) {
+  const auto set_format = [&](const char* sql) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open((dir_ + "/state.db").c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(db);
+  };
+  Open().reset();
+  set_format("UPDATE meta SET value = '2' WHERE name = 'format'");
+  const Status error = OpenSqliteStore(dir_).status();
+  EXPECT_EQ(error.code(), Code::kMismatch);
+  EXPECT_THAT(error.message(), HasSubstr("later version of penstock (format 2)"));
+  set_format("UPDATE meta SET value = '1' WHERE name = 'format'");
+  EXPECT_EQ(Open()->term(), Term{2}) << "the refused start did not count";
 }
 
 TEST_F(SqliteStoreTest, AWriteThatDoesNotFitIsAnErrorAndNothingOfItStays) {
