@@ -6,8 +6,21 @@
 #include "worker/core_state.h"
 
 namespace penstock::worker {
+namespace {
+
+constexpr size_t kMostLanesASession = 4096;  // each is state here, whether it reads or waits
+
+}  // namespace
 
 void WorkerCore::State::OnOpen(SessionId session, StreamId stream, const msg::Open& open) {
+  const SessionState& opens = sessions_.at(session);
+  if (opens.lanes.size() >= kMostLanesASession && !opens.lanes.contains(stream)) {
+    const std::string cap = std::to_string(kMostLanesASession);
+    return Do(SendToConsumer{
+        session, stream,
+        msg::Refused{
+            Status(Code::kBusy, "a consumer may have " + cap + " lanes open on a worker, and has them; close some, or open this one on another")}});
+  }
   const LaneNo no{next_lane_++};
   if (!sessions_.at(session).lanes.try_emplace(stream, no).second) return;  // the stream is in use: said twice
   sessions_.at(session).ended.erase(stream);

@@ -37,6 +37,19 @@ TEST(WorkerCore, BeginsWhereTheOpenSays) {
   EXPECT_EQ(shell.at(1, 5).seqs, (std::vector<Seq>{7, 8, 9}));
 }
 
+TEST(WorkerCore, ASessionMayHaveManyLanesOpenButNotAnyNumber) {
+  TestShell shell(Options(10'000'000));
+  shell.answer_jobs = false;  // so that all of them wait
+  shell.Join(1);
+  constexpr uint32_t kMost = 4096;
+  for (uint32_t stream = 1; stream <= kMost + 1; ++stream) shell.Open(1, stream, LaneId{stream}, 0);
+  EXPECT_EQ(shell.stats().lanes, kMost);
+  ASSERT_TRUE(shell.at(1, kMost + 1).refused);
+  EXPECT_EQ(shell.at(1, kMost + 1).refused->code(), Code::kBusy);
+  EXPECT_THAT(shell.at(1, kMost + 1).refused->message(), HasSubstr("4096 lanes open"));
+  EXPECT_FALSE(shell.at(1, 1).refused);
+}
+
 TEST(WorkerCore, SendsNoMoreThanCreditCovers) {
   TestShell shell(Options(10'000'000));
   shell.Join(1);

@@ -23,6 +23,7 @@ namespace penstock::worker {
 namespace {
 
 constexpr uint64_t kLeastMemory = 8 * kMiB;
+constexpr uint32_t kMostThreads = 1024;
 constexpr uint64_t kLeastCodeMemory = 2 * kGiB;  // TensorFlow alone takes half of one
 
 uint64_t RandomIncarnation() {
@@ -176,6 +177,10 @@ class WorkerServer::Impl {
 Result<std::unique_ptr<WorkerServer>> WorkerServer::Start(Options options) {
   if (options.memory < kLeastMemory) {
     return Status(Code::kInvalid, "a worker needs a budget of at least 8 MiB; --memory gives it " + std::to_string(options.memory) + " bytes");
+  }
+  if (options.cpus > kMostThreads) {
+    return Status(Code::kInvalid,
+                  "a worker has at most " + std::to_string(kMostThreads) + " threads that read; --cpus asks for " + std::to_string(options.cpus));
   }
   PENSTOCK_TRY(ParseAddress(options.dispatcher));
   auto impl = std::make_unique<Impl>(std::move(options));

@@ -207,5 +207,11 @@ TEST_F(WorkerServerTest, TooLittleMemoryIsRefusedNamingTheFlag) {
   EXPECT_THAT(WorkerServer::Start(options).status().message(), HasSubstr("--memory"));
 }
 
+TEST_F(WorkerServerTest, MoreThreadsThanAMachineHasAreRefusedNamingTheFlag) {
+  auto options = Options();
+  options.cpus = 1'000'000;
+  EXPECT_THAT(WorkerServer::Start(options).status().message(), HasSubstr("--cpus asks for 1000000"));
+}
+
 }  // namespace
 }  // namespace penstock::worker
