@@ -7,12 +7,15 @@ import pytest
 
 import penstock
 from conftest import StartCluster
-from penstock import Dataset, _core
+from penstock import Dataset, Fixed, _core
 
 
 def _planned(op: str, **attrs: int) -> Dataset:
     """Past the checks of Dataset's methods."""
     return Dataset(_core.Plan.over([Dataset.from_range(5)._plan], op, attrs))
+
+
+_HUGE = {"name": "a", "dtype": "uint8", "shape": [2**22], "values": b""}  # so many that their product with the rows is 0
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,8 @@ def _planned(op: str, **attrs: int) -> Dataset:
         (Dataset.from_range(5).concatenate(Dataset.from_arrays({"a": [1]})), "concatenate"),
         (Dataset(_core.Plan.over([], "nonsense", {})), "nonsense"),
         (Dataset(_core.Plan.over([], "range", {"stop": 1, "stpe": 2})), "stpe"),
+        (Dataset.from_tfrecord("x.tfrecord").parse_example({"x": Fixed("float32", [2**36])}), "over the cap of a block"),
+        (Dataset(_core.Plan.over([], "arrays", {"rows": 2**42, "columns": [_HUGE]})), "more values than a plan can"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
