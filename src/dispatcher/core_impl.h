@@ -194,7 +194,7 @@ class DispatcherCore::Impl {
   std::vector<PendingJoin> joins_;
   std::map<JobId, Cohort> cohorts_;
   std::map<uint64_t, Gather> gathers_;
-  uint64_t gathers_made_ = 0;
+  uint32_t gathers_made_ = 0;  // in this term
   std::map<WorkerId, Worker> workers_;
   uint64_t workers_version_ = 1;  // rises with each change of what consumers are told of them
   std::deque<Tombstone> tombstones_;

@@ -37,7 +37,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     }
     gather.waiting.emplace(id, SessionId{});
   }
-  const uint64_t number = ++gathers_made_;
+  // Of this term: a consumer may still be about to answer one that came before it.
+  const uint64_t number = uint64_t{Raw(options_.term)} << 32 | ++gathers_made_;
   gathers_.emplace(number, std::move(gather));
   ContinueGather(number);
 }

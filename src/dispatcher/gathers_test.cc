@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "dispatcher/core_harness.h"
 #include "plan/position.h"
 
@@ -100,6 +102,27 @@ TEST_F(SaveTest, FailsByNameWhenAMemberDiesInBetween) {
   EXPECT_THAT(error, HasSubstr("rank-2 died"));
   Save(a, Part(0), Part(0));
   EXPECT_THAT(Unsaved(), HasSubstr("rank-2 is dead"));
+}
+
+TEST_F(SaveTest, TakesNoAnswerToWhatADispatcherBeforeThisOneAsked) {
+  consumers = 2;
+  Scripted a(JoinAs(0, 1));
+  Scripted b(JoinAs(1, 2));
+  a.Hold(h, 1);
+  b.Hold(h, 1);
+  Save(a, Part(0), Part(0));
+  const msg::PartAsk before = asked;
+  h.Restart();
+  a.Hold(h, 1);
+  b.Hold(h, 1);
+  Save(a, Part(0), Part(0));
+  const msg::PartAsk now = std::exchange(asked, before);
+  Answer(b, Part(1));
+  EXPECT_FALSE(Saved().has_value());
+  asked = now;
+  Answer(b, Part(1));
+  ASSERT_TRUE(Saved().has_value());
+  EXPECT_TRUE(std::holds_alternative<msg::SavedPosition>(*Saved()));
 }
 
 TEST_F(SaveTest, EndsWhenAConsumerLeavesBeforeItHasAnswered) {
