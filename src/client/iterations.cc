@@ -1,5 +1,7 @@
 #include "client/iterations.h"
 
+#include <openssl/crypto.h>
+
 #include <charconv>
 #include <map>
 #include <thread>
@@ -34,7 +36,11 @@ Status ProgramEnds() { return Status(Code::kCancelled, "the program ends, and it
 // On a thread of its own, so that who waits for it can be cancelled.
 template <class Work>
 auto Aside(Work work) {
-  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
+  std::packaged_task<std::invoke_result_t<Work>()> task([work = std::move(work)]() mutable {
+    auto made = work();
+    OPENSSL_thread_stop();  // what hashing left to the thread: who waits may end the program before the thread does
+    return made;
+  });
   auto result = task.get_future();
   std::thread(std::move(task)).detach();
   return result;
