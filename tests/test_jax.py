@@ -13,6 +13,7 @@ import pytest
 import penstock
 from conftest import StartCluster
 from penstock import Dataset, _binary
+from penstock._loader import Place
 
 pytestmark = pytest.mark.xdist_group("jax")  # whose import takes seconds
 
@@ -106,6 +107,12 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def test_mirrors_read_jobs_of_their_own_and_those_of_an_anonymous_job_have_no_name() -> None:
+    assert [Place.mirror("train", 0, 2, mirror, 3).job_name for mirror in range(3)] == ["train", "train-mirror-1", "train-mirror-2"]
+    assert [Place.mirror(None, 0, 1, mirror, 2).job_name for mirror in range(2)] == [None, None]
+    assert Place.mirror(None, 0, 1, 1, 2).mirrored
 
 
 def test_two_processes_make_one_global_array_or_mirror_each_other(start_cluster: StartCluster) -> None:

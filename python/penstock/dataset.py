@@ -130,7 +130,7 @@ class Dataset:
     def filter(self, fn: Callable[[Any], Any] | Condition) -> Dataset:
         """The rows for which `fn(row)` is true, or for which a condition holds: `filter((col("label") > 0) | (random() < 0.1))`.
 
-        Conditions are evaluated by the workers themselves, hundreds of times as fast as a function, and rows that go are not parsed.
+        Conditions are evaluated by the workers themselves, without `--allow-code`; of a row that goes only the columns that they look at are parsed.
         """
         if isinstance(fn, Condition):
             return self._then("where", condition=fn.steps)
