@@ -33,10 +33,25 @@ uint64_t SizeClass(uint64_t bytes) {
 
 }  // namespace
 
-void Extent::CopyWhole(std::span<std::byte> out) const {
-  auto at = std::copy(bytes_.begin(), bytes_.end(), out.begin());
-  if (following_ == nullptr) return;
-  for (const auto piece : following_->pieces) at = std::copy(piece.begin(), piece.end(), at);
+// Gone with the last of its extents, and the memory with it.
+class Extent::SharedHome final : public Extent::Home {
+ public:
+  explicit SharedHome(Extent inner) : inner_(std::move(inner)) {}
+  void Return(std::span<std::byte> /*bytes*/, uint64_t /*tag*/) noexcept override {}
+
+ private:
+  Extent inner_;
+};
+
+Extent Extent::Share() {
+  const auto span = bytes_;
+  const auto following = following_;
+  const auto shared = std::make_shared<SharedHome>(std::move(*this));
+  Extent other(span, tag_, shared);
+  other.Follow(following);
+  *this = Extent(span, tag_, shared);
+  Follow(following);
+  return other;
 }
 
 class HeapExtents::Heap final : public Extent::Home {

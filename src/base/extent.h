@@ -55,7 +55,9 @@ class Extent {
   void Follow(std::shared_ptr<const Following> following) { following_ = std::move(following); }
   const Following* following() const { return following_.get(); }
   uint64_t whole_size() const { return bytes_.size() + (following_ == nullptr ? 0 : following_->bytes); }
-  void CopyWhole(std::span<std::byte> out) const;  // of whole_size()
+
+  // Another holder of the same memory, which goes home when both have let go. Whoever holds it reads only.
+  Extent Share();
 
   void Reset() noexcept {
     if (home_ != nullptr) home_->Return(bytes_, tag_);
@@ -65,6 +67,8 @@ class Extent {
   }
 
  private:
+  class SharedHome;
+
   std::span<std::byte> bytes_;
   uint64_t tag_ = 0;
   std::shared_ptr<Home> home_;

@@ -46,17 +46,30 @@ TEST(HotExtents, OutliveTheirAllocator) {
   extent.Reset();
 }
 
-TEST(Extent, IsCopiedWithWhatFollowsIt) {
+TEST(Extent, IsMovedAndSharedWithWhatFollowsIt) {
   Extent extent = HeapExtents().Allocate(2).value();
-  extent.bytes()[0] = extent.bytes()[1] = std::byte{1};
   const auto rest = std::make_shared<std::vector<std::byte>>(3, std::byte{2});
   extent.Follow(std::make_shared<const Following>(Following{{std::span<const std::byte>(*rest)}, 3, rest}));
-  ASSERT_EQ(extent.whole_size(), 5U);
-  std::vector<std::byte> copy(5);
-  extent.CopyWhole(copy);
-  EXPECT_EQ(copy, (std::vector<std::byte>{std::byte{1}, std::byte{1}, std::byte{2}, std::byte{2}, std::byte{2}}));
-  const Extent moved = std::move(extent);
+  Extent moved = std::move(extent);
   EXPECT_EQ(moved.whole_size(), 5U);
+  const Extent shared = moved.Share();
+  EXPECT_EQ(moved.whole_size(), 5U);
+  EXPECT_EQ(shared.whole_size(), 5U);
+}
+
+TEST(Extent, GoesHomeWhenAllWhoShareItHaveLetGo) {
+  HeapExtents heap;
+  Extent first = heap.Allocate(100).value();
+  first.bytes()[99] = std::byte{3};
+  Extent second = first.Share();
+  Extent third = first.Share();
+  EXPECT_EQ(second.bytes().data(), first.bytes().data());
+  first.Reset();
+  third.Reset();
+  EXPECT_EQ(heap.bytes_out(), 100U);
+  EXPECT_EQ(second.bytes()[99], std::byte{3});
+  second.Reset();
+  EXPECT_EQ(heap.bytes_out(), 0U);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
     if (!user->ExpectsBlock(stream, bytes)) {
       return Status(Code::kInvalid, "worker " + target_.worker.address + " sent " + std::to_string(bytes) + " bytes without credit");
     }
-    return heap_.Allocate(bytes);
+    return links_.heap_.Allocate(bytes);
   }
 
   void OnBlock(Session& /*session*/, StreamId stream, Extent block) override {
@@ -130,7 +130,6 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
   std::shared_ptr<Link> self_;  // while the session may call back
   std::map<LinkUser*, std::weak_ptr<LinkUser>> users_;
   std::map<StreamId, LinkUser*> streams_;
-  HotExtents heap_;
 };
 
 void WorkerLinks::Attach(const LinkTarget& target, const std::shared_ptr<LinkUser>& user) {

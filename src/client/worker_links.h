@@ -61,6 +61,7 @@ class WorkerLinks {
   void Forget(const LinkKey& key, const Link* link);
 
   IoThread& io_;
+  HotExtents heap_;  // one for all: what is kept for use again does not grow with the workers
   std::map<LinkKey, std::shared_ptr<Link>> links_;
 };
 

@@ -27,13 +27,18 @@ class KeptRun final : public LaneRun {
     const Cursor end{next_ + rows, 0};
     BlockPlan block = PlanBlock(rows, {next_, 0}, end, /*has_cursors=*/false, lengths);
     const uint64_t bytes = block.header.total_bytes;
-    Result<Extent> head = request_.allocator->Allocate(HeadBytes(block));
-    if (!head.ok()) return NoRoom(request_, head.status(), next_, rows, HeadBytes(block));
-    SealHead(block, buffers, head->bytes());
-    head->Follow(std::make_shared<const Following>(Following{BehindHead(block, buffers), bytes - HeadBytes(block), plan_.owner}));
+    const uint64_t own_bytes = request_.in_place ? HeadBytes(block) : bytes;
+    Result<Extent> extent = request_.allocator->Allocate(own_bytes);
+    if (!extent.ok()) return NoRoom(request_, extent.status(), next_, rows, own_bytes);
+    if (request_.in_place) {
+      SealHead(block, buffers, extent->bytes());
+      extent->Follow(std::make_shared<const Following>(Following{BehindHead(block, buffers), bytes - own_bytes, plan_.owner}));
+    } else {
+      CopyAndSealBlock(block, buffers, extent->bytes());
+    }
     const BlockInfo info{rows, {next_, 0}, end, bytes, block.header.digest};
     next_ += rows;
-    return Produced{std::move(*head), info};
+    return Produced{std::move(*extent), info};
   }
 
   void Extend(Seq to) override { request_.to = std::max(request_.to, to); }

@@ -1,4 +1,5 @@
-// The running of a lane whose rows the plan itself carries, as a block has them: nothing is copied, a block is a head with rows behind it.
+// The running of a lane whose rows the plan itself carries, as a block has them. They are copied once, into the block; or, where it goes over a
+// socket (LaneRequest::in_place), not at all: it is a head with rows behind it.
 #pragma once
 
 #include <memory>

@@ -144,7 +144,7 @@ class CompiledPipeline final : public Pipeline {
     plan.context.key = request.key;
     plan.context.state_cap = request.state_cap;
     plan.context.code = request.code;
-    if (request.in_place && engine::AreKept(plan)) return engine::MakeKeptRun(std::move(plan), request);
+    if (engine::AreKept(plan)) return engine::MakeKeptRun(std::move(plan), request);
     return code_root ? engine::MakeCodeRun(std::move(plan), request) : engine::MakeLaneRun(std::move(plan), request);
   }
 

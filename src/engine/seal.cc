@@ -1,5 +1,6 @@
 #include "engine/seal.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -23,6 +24,20 @@ void SealBlock(BlockPlan& block, std::span<std::byte> memory) {
     for (const BufferPlace& place : block.places) content = Crc32c(memory.subspan(place.offset, place.length), content);
     block.header.digest = DigestOf(block, content);
   }
+  WriteBlockHead(block, memory);
+}
+
+void CopyAndSealBlock(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory) {
+  uint32_t content = 0;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    std::byte* const to = memory.data() + block.places[i].offset;
+    if (kGuarded) {
+      content = CopyWithCrc32c(buffers[i], to, content);
+    } else {
+      std::copy(buffers[i].begin(), buffers[i].end(), to);
+    }
+  }
+  if (kGuarded) block.header.digest = DigestOf(block, content);
   WriteBlockHead(block, memory);
 }
 

@@ -10,6 +10,8 @@ namespace penstock::engine {
 
 // The buffers are in `memory` at their places: adds digest, head and padding.
 void SealBlock(BlockPlan& block, std::span<std::byte> memory);
+// The buffers are elsewhere, as long as planned: copies them to their places, and adds the rest.
+void CopyAndSealBlock(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory);
 // The buffers stay where they are: adds the digest, and writes the head to `memory`.
 void SealHead(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory);
 

@@ -27,7 +27,7 @@ class SpareWindows {
   }
 
  private:
-  static constexpr size_t kMaxSpare = size_t{32} << 20;
+  static constexpr size_t kMaxSpare = size_t{8} << 20;
 
   static SpareWindows& All() {
     static auto* all = new SpareWindows;  // rows may outlive what is static

@@ -1,4 +1,7 @@
-// How a pool cuts extents from segments: size classes with a LIFO free list each, so that hot pages are used again first.
+// How a pool cuts extents from segments: size classes with a LIFO free list each, so that hot pages are used again first. What was trimmed is
+// cold: its place in the segment is kept, its pages are the kernel's.
+#include <fcntl.h>
+
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -9,9 +12,10 @@
 namespace penstock {
 namespace {
 
-constexpr uint64_t kSmallest = 4 * kKiB;
+constexpr uint64_t kPage = 4 * kKiB;
+constexpr uint64_t kSmallest = kPage;
 
-uint64_t PagesOf(uint64_t bytes) { return (bytes + kSmallest - 1) / kSmallest * kSmallest; }
+uint64_t PagesOf(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
 
@@ -31,7 +35,8 @@ class SegmentPool::State final : public Extent::Home, public std::enable_shared_
     }
     const uint64_t charge = ChargeOf(bytes);
     std::lock_guard lock(mutex_);
-    auto place = FromFreeList(charge);
+    auto place = FromList(free_[charge]);
+    if (place.slab == nullptr) place = FromCold(charge);
     if (place.slab == nullptr) place = FromRoom(charge);
     if (place.slab == nullptr) place = FromIdleSlab(charge);
     if (place.slab == nullptr) {
@@ -69,6 +74,7 @@ class SegmentPool::State final : public Extent::Home, public std::enable_shared_
     closed_ = closed_ || close;
     for (auto it = slabs_.begin(); it != slabs_.end();) {
       if (it->second.out > 0) {
+        if (!it->second.segment->retired()) Cool(it->first, it->second);
         ++it;
         continue;
       }
@@ -81,7 +87,7 @@ class SegmentPool::State final : public Extent::Home, public std::enable_shared_
   uint64_t touched_bytes() const {
     std::lock_guard lock(mutex_);
     uint64_t sum = 0;
-    for (const auto& [id, slab] : slabs_) sum += slab.touched;
+    for (const auto& [id, slab] : slabs_) sum += slab.high - slab.cold;
     return sum;
   }
   uint64_t bytes_out() const {
@@ -92,10 +98,12 @@ class SegmentPool::State final : public Extent::Home, public std::enable_shared_
  private:
   struct Slab {
     std::shared_ptr<Segment> segment;
-    uint64_t used = 0;     // extents were cut up to here
-    uint64_t touched = 0;  // the largest that `used` ever was
-    uint64_t out = 0;      // extents that somebody holds
+    uint64_t used = 0;  // extents were cut up to here
+    uint64_t high = 0;  // there may be pages up to here,
+    uint64_t cold = 0;  // but for so many bytes, which were given back
+    uint64_t out = 0;   // extents that somebody holds
   };
+  using FreeLists = std::map<uint64_t, std::vector<uint64_t>>;  // tags by size class
   struct Place {
     Slab* slab = nullptr;
     uint64_t offset = 0;
@@ -104,13 +112,12 @@ class SegmentPool::State final : public Extent::Home, public std::enable_shared_
   static Place Cut(Slab& slab, uint64_t charge) {
     const uint64_t offset = slab.used;
     slab.used += charge;
-    slab.touched = std::max(slab.touched, slab.used);
+    slab.high = std::max(slab.high, slab.used);
     return {&slab, offset};
   }
   static bool HasRoom(const Slab& slab, uint64_t charge) { return !slab.segment->retired() && slab.segment->memory().size() - slab.used >= charge; }
 
-  Place FromFreeList(uint64_t charge) {
-    auto& list = free_[charge];
+  Place FromList(std::vector<uint64_t>& list) {
     while (!list.empty()) {
       const uint64_t tag = list.back();
       list.pop_back();
@@ -118,6 +125,11 @@ class SegmentPool::State final : public Extent::Home, public std::enable_shared_
       if (found != slabs_.end() && !found->second.segment->retired()) return {&found->second, OffsetOf(tag)};
     }
     return {};
+  }
+  Place FromCold(uint64_t charge) {
+    const Place place = FromList(cold_[charge]);
+    if (place.slab != nullptr) place.slab->cold -= std::min(place.slab->cold, PagesOf(charge) + kPage);  // with the pages at its ends
+    return place;
   }
   Place FromRoom(uint64_t charge) {
     for (auto& [id, slab] : slabs_) {
@@ -130,20 +142,62 @@ class SegmentPool::State final : public Extent::Home, public std::enable_shared_
     for (auto& [id, slab] : slabs_) {
       if (slab.out > 0 || slab.segment->retired() || slab.segment->memory().size() < charge) continue;
       ForgetFree(id);
-      slab.used = 0;
+      slab.used = slab.cold = 0;
       return Cut(slab, charge);
     }
     return {};
   }
   void ForgetFree(SegmentId id) {
-    for (auto& [size, list] : free_) std::erase_if(list, [id](uint64_t tag) { return SegmentOf(tag) == id; });
+    for (FreeLists* lists : {&free_, &cold_}) {
+      for (auto& [size, list] : *lists) std::erase_if(list, [id](uint64_t tag) { return SegmentOf(tag) == id; });
+    }
+  }
+
+  // Gives back the pages of all that is free in a slab. Neighbours are taken together: small extents share their pages.
+  void Cool(SegmentId id, Slab& slab) {
+    if (!MoveToCold(id)) return;
+    std::map<uint64_t, uint64_t> free{{slab.used, slab.segment->memory().size() - slab.used}};  // offset -> bytes
+    for (const auto& [size, list] : cold_) {
+      for (const uint64_t tag : list) {
+        if (SegmentOf(tag) == id) free.emplace(OffsetOf(tag), size);
+      }
+    }
+    uint64_t given = 0;
+    for (auto at = free.begin(); at != free.end();) {
+      const uint64_t begin = at->first;
+      uint64_t end = begin;
+      for (; at != free.end() && at->first == end; ++at) end += at->second;
+      given += GiveBack(slab, PagesOf(begin), end / kPage * kPage);
+    }
+    slab.high = slab.used;
+    slab.cold = given;
+  }
+  // False: nothing of it was on a free list.
+  bool MoveToCold(SegmentId id) {
+    bool any = false;
+    for (auto& [size, list] : free_) {
+      const auto moved = std::stable_partition(list.begin(), list.end(), [id](uint64_t tag) { return SegmentOf(tag) != id; });
+      any = any || moved != list.end();
+      auto& cold = cold_[size];
+      cold.insert(cold.end(), moved, list.end());
+      list.erase(moved, list.end());
+    }
+    return any;
+  }
+  // How many bytes of what was cut are the kernel's now.
+  static uint64_t GiveBack(const Slab& slab, uint64_t begin, uint64_t end) {
+    if (begin >= end) return 0;
+    const auto bytes = static_cast<off_t>(end - begin);
+    if (fallocate(slab.segment->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin), bytes) != 0) return 0;
+    return std::min(end, slab.used) - std::min(begin, slab.used);
   }
 
   const std::shared_ptr<SegmentTable> table_;
   const uint64_t segment_bytes_;
   mutable std::mutex mutex_;
   std::map<SegmentId, Slab> slabs_;
-  std::map<uint64_t, std::vector<uint64_t>> free_;  // tags by size class
+  FreeLists free_;
+  FreeLists cold_;  // without pages
   uint64_t bytes_out_ = 0;
   bool closed_ = false;  // the pool is gone: what comes home is not kept
 };

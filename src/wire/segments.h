@@ -76,10 +76,10 @@ class SegmentPool final : public ExtentAllocator {
   Result<Extent> Allocate(uint64_t bytes) override;
   // What an allocation takes: its size class.
   static uint64_t ChargeOf(uint64_t bytes);
-  // Memory that was ever touched and is not given back to the kernel: extents out, and free lists.
+  // Memory that was touched and not given back to the kernel: extents out, free lists, and what small extents out share pages with.
   uint64_t touched_bytes() const;
   uint64_t bytes_out() const;
-  // Gives segments without extents out back to the kernel: when the job is idle, or others need the room.
+  // Gives what is free back to the kernel: when the job is idle, or blocks elsewhere or of other sizes need the room.
   void Trim();
 
  private:

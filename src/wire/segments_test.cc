@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <thread>
@@ -74,6 +76,53 @@ TEST_F(SegmentPoolTest, CountsWhatWasTouchedUntilItIsTrimmed) {
   EXPECT_EQ(pool_.bytes_out(), 0U);
   pool_.Trim();
   EXPECT_EQ(pool_.touched_bytes(), 0U);
+}
+
+uint64_t PagesOfFile(int descriptor) {
+  struct stat facts {};
+  EXPECT_EQ(fstat(descriptor, &facts), 0);
+  return static_cast<uint64_t>(facts.st_blocks) * 512;
+}
+
+TEST_F(SegmentPoolTest, GivesBackWhatIsFreeBesideWhatSomebodyHolds) {
+  SegmentPool pool(table_, 16 * kMiB);
+  std::vector<Extent> out;
+  for (int i = 0; i < 64; ++i) {
+    out.push_back(pool.Allocate(i % 2 == 0 ? 200'000 : 5'000).value());
+    std::ranges::fill(out.back().bytes(), std::byte{7});
+  }
+  const auto segment = table_->Find(SegmentOf(out[0].tag()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (i % 4 != 1) out[i].Reset();
+  }
+  pool.Trim();
+  EXPECT_LE(pool.touched_bytes(), 16 * 4 * 4096U) << "a small one out, and the pages at its ends";
+  EXPECT_LE(PagesOfFile(segment->descriptor()), pool.touched_bytes());
+  for (size_t i = 1; i < out.size(); i += 4) {
+    EXPECT_TRUE(std::ranges::all_of(out[i].bytes(), [](std::byte byte) { return byte == std::byte{7}; })) << i;
+  }
+}
+
+TEST_F(SegmentPoolTest, CountsWhatWasGivenBackAgainOnceItIsUsed) {
+  std::mt19937_64 random(2);
+  SegmentPool pool(table_, 4 * kMiB);
+  const Extent first = pool.Allocate(1000).value();
+  const auto segment = table_->Find(SegmentOf(first.tag()));
+  std::vector<Extent> out;
+  for (int round = 0; round < 2000; ++round) {
+    if (random() % 50 == 0) pool.Trim();
+    if (!out.empty() && random() % 2 == 0) {
+      std::swap(out[random() % out.size()], out.back());
+      out.pop_back();
+    } else if (pool.bytes_out() < 2 * kMiB) {
+      out.push_back(pool.Allocate(random() % 100'000 + 1).value());
+      std::ranges::fill(out.back().bytes(), std::byte{1});
+    }
+    if (round % 20 != 0) continue;
+    ASSERT_GE(pool.touched_bytes(), pool.bytes_out());
+    if (table_->Find(SegmentId{static_cast<uint32_t>(segment->id()) + 1}) != nullptr) continue;  // a second one holds some
+    ASSERT_GE(pool.touched_bytes() + 4096, PagesOfFile(segment->descriptor())) << round;
+  }
 }
 
 TEST_F(SegmentPoolTest, ChargesAtMostAQuarterMoreThanAsked) {

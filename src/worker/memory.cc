@@ -22,17 +22,25 @@ void JobSegments::Forget(JobId job) {
   pools_.erase(job);
 }
 
-void JobSegments::TrimIfOver(uint64_t more) {
-  uint64_t touched = more;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [job, pool] : pools_) touched += pool->touched_bytes();
-  }
-  if (touched > memory_) TrimAll();
+// One at a time: two that looked before either took would both find room for one.
+Result<Extent> JobSegments::Allocate(SegmentPool& pool, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (TouchedBytes() + SegmentPool::ChargeOf(bytes) > memory_) TrimPools();
+  return pool.Allocate(bytes);
 }
 
 void JobSegments::TrimAll() {
   const std::lock_guard lock(mutex_);
+  TrimPools();
+}
+
+uint64_t JobSegments::TouchedBytes() const {
+  uint64_t touched = 0;
+  for (const auto& [job, pool] : pools_) touched += pool->touched_bytes();
+  return touched;
+}
+
+void JobSegments::TrimPools() {
   for (const auto& [job, pool] : pools_) pool->Trim();
 }
 
@@ -59,8 +67,7 @@ void LaneAllocator::BeginStep(uint64_t room) {
 Result<Extent> LaneAllocator::Allocate(uint64_t bytes) {
   const uint64_t charge = SegmentPool::ChargeOf(bytes);
   if (charge > room_) return Status(Code::kBusy, "a block of " + std::to_string(bytes) + " bytes waits for room in the worker's budget");
-  segments_->TrimIfOver(charge);
-  PENSTOCK_ASSIGN(Extent extent, pool_->Allocate(bytes));
+  PENSTOCK_ASSIGN(Extent extent, segments_->Allocate(*pool_, bytes));
   room_ -= charge;
   const BlockHandle handle{next_handle.fetch_add(1, std::memory_order_relaxed)};
   pieces_.push_back({extent.bytes().data(), {handle, charge}});

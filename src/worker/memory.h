@@ -16,16 +16,20 @@
 
 namespace penstock::worker {
 
-// The segments of all jobs. Free lists of one job give way when another needs the room. Any thread.
+// The segments of all jobs. What is free in one gives way when a block elsewhere, or of another size, needs the room. Any thread.
 class JobSegments {
  public:
   JobSegments(std::shared_ptr<SegmentTable> table, uint64_t memory) : table_(std::move(table)), memory_(memory) {}
   std::shared_ptr<SegmentPool> For(JobId job);
   void Forget(JobId job);
-  void TrimIfOver(uint64_t more);  // what is touched and `more` would be over the budget
+  // From a pool of For(): what is touched of all pools stays within the budget, as long as what is out of them does.
+  Result<Extent> Allocate(SegmentPool& pool, uint64_t bytes);
   void TrimAll();
 
  private:
+  uint64_t TouchedBytes() const;  // both with mutex_ held
+  void TrimPools();
+
   std::shared_ptr<SegmentTable> table_;
   uint64_t memory_;
   std::mutex mutex_;

@@ -174,15 +174,11 @@ void Shell::Do(SendBlock& action) {
   session->second->SendBlock(action.stream, std::move(block.mapped()), action.how);
 }
 
-// Where there is no memory for a copy the session ends: its consumer opens the lane elsewhere.
+// The copy is made by the socket: until it is written, the session holds the block, too.
 void Shell::Do(SendCopy& action) {
   const auto session = sessions_.find(action.session);
   if (session == sessions_.end() || !MayHave(*session->second, action.stream)) return;
-  const Extent& block = blocks_.at(action.handle);
-  Result<Extent> copy = copies_.Allocate(block.whole_size());
-  if (!copy.ok()) return session->second->Close(copy.status());
-  block.CopyWhole(copy->bytes());
-  session->second->SendBlock(action.stream, std::move(*copy), Handover::kCopy);
+  session->second->SendBlock(action.stream, blocks_.at(action.handle).Share(), Handover::kCopy);
 }
 
 void Shell::Do(ReleaseBlock& action) { blocks_.erase(action.handle); }

@@ -105,7 +105,6 @@ class Shell final : public SessionHandler {
   std::string self_;              // this worker's address, for the log
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
   std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent
-  HeapExtents copies_;                              // of tails, on their way into the socket
   std::map<std::pair<SessionId, StreamId>, OpenLane> opened_;
   std::unordered_map<JobId, std::string> names_;  // of jobs that were fetched
 };
