@@ -32,26 +32,26 @@ def test_what_came_before_a_checkpoint_is_not_read_again(tf: Any, tmp_path: Path
     dataset = tf.data.TFRecordDataset(files).shuffle(10, seed=1, reshuffle_each_iteration=False).prefetch(2)
     everything = _read(dataset)
     checkpoints = Checkpoints(tmp_path / "saved", every=0)
-    assert _read(islice(checkpoints.elements(dataset, 0), 150)) == everything[:150]
+    assert _read(islice(checkpoints.rows(dataset, 0, iter), 150)) == everything[:150]
     assert len(list((tmp_path / "saved").iterdir())) == KEPT
     os.remove(files[0])
-    assert _read(Checkpoints(tmp_path / "saved").elements(dataset, 148)) == everything[148:]
+    assert _read(Checkpoints(tmp_path / "saved").rows(dataset, 148, iter)) == everything[148:]
 
 
 def test_a_lane_begins_anew_where_no_checkpoint_helps(tf: Any, tmp_path: Path) -> None:
     dataset = tf.data.TFRecordDataset(_records(tf, tmp_path))
     everything = _read(dataset)
     checkpoints = Checkpoints(tmp_path / "saved", every=0)
-    next(islice(checkpoints.elements(dataset, 0), 150, None))
-    assert _read(checkpoints.elements(dataset, 20)) == everything[20:], "all were made after row 20"
+    next(islice(checkpoints.rows(dataset, 0, iter), 150, None))
+    assert _read(checkpoints.rows(dataset, 20, iter)) == everything[20:], "all were made after row 20"
     for saved in (tmp_path / "saved").iterdir():
         (saved / "state.index").write_bytes(b"damaged")
-    assert _read(checkpoints.elements(dataset, 180)) == everything[180:]
+    assert _read(checkpoints.rows(dataset, 180, iter)) == everything[180:]
     shutil.rmtree(tmp_path / "saved")
-    assert _read(Checkpoints(tmp_path / "saved").elements(dataset, 120)) == everything[120:]
+    assert _read(Checkpoints(tmp_path / "saved").rows(dataset, 120, iter)) == everything[120:]
 
 
 def test_a_graph_that_cannot_be_saved_is_read_all_the_same(tf: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     generated = tf.data.Dataset.from_generator(lambda: iter(range(50)), output_signature=tf.TensorSpec((), tf.int64))
-    assert [int(x) for x in Checkpoints(tmp_path, every=0).elements(generated, 5)] == list(range(5, 50))
+    assert [int(x) for x in Checkpoints(tmp_path, every=0).rows(generated, 5, iter)] == list(range(5, 50))
     assert caplog.text.count("cannot be saved") == 1

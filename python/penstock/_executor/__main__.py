@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -31,6 +32,8 @@ class Executor:
         self.memory = memory
         self.runner: Runner | None = None
         self.segments: dict[int, memoryview] = {}
+        self.calls = select.poll()
+        self.calls.register(connection, select.POLLIN)
 
     def serve(self) -> None:
         while True:
@@ -42,6 +45,14 @@ class Executor:
             if call["id"]:
                 text = json.dumps(answer).encode()
                 self.connection.sendall(struct.pack("<IQ", len(text), call["id"]) + text)
+            if call["op"] == "write":
+                self._work_ahead(call["lane"])
+
+    def _work_ahead(self, lane: int) -> None:
+        """While the worker seals and sends a block, rows of the next one are made; a call comes first."""
+        assert self.runner is not None
+        while not self.calls.poll(0) and self.runner.work_ahead(lane):
+            pass
 
     def _answer(self, call: dict[str, Any], content: bytes, descriptors: list[int]) -> dict[str, Any]:
         try:

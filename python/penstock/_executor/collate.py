@@ -14,6 +14,7 @@ from penstock.ragged import Ragged
 CURSOR_BYTES = 16
 OFFSET_BYTES = 8
 ALIGN = 64
+_COPIED_ALONE = 4096  # bytes: larger rows are copied one by one; of small ones most of the time would be spent on the way
 
 
 class Flat(NamedTuple):
@@ -91,11 +92,16 @@ class _Dense(_Leaf):
             self.row_bytes *= d
 
     def add(self, value: Any) -> int:
-        array = self.cast(value)
+        array = value if self._fits(value) else self.cast(value)
         if array.shape != self.column.shape:
             raise self.misfit(f"of shape {tuple(array.shape)}")
         self.rows.append(array)
         return self.row_bytes
+
+    def _fits(self, value: Any) -> bool:
+        import numpy as np
+
+        return type(value) is np.ndarray and value.dtype == self.dtype
 
     def lengths(self, n: int) -> list[int]:
         return [n * self.row_bytes]
@@ -104,7 +110,12 @@ class _Dense(_Leaf):
         import numpy as np
 
         if self.row_bytes:
-            np.stack(self.rows[:n], out=np.frombuffer(buffers[0], self.dtype).reshape(n, *self.column.shape))
+            places = np.frombuffer(buffers[0], self.dtype).reshape(n, *self.column.shape)
+            if self.row_bytes >= _COPIED_ALONE:
+                for place, row in zip(places, self.rows):
+                    place[...] = row
+            else:
+                np.stack(self.rows[:n], out=places)
         del self.rows[:n]
 
 

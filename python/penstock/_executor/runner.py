@@ -63,6 +63,7 @@ class Lane:
         self.ended = False
         self.error: CodeError | None = None
         self.told: dict[str, Any] | None = None
+        self.wanted: dict[str, Any] | None = None  # of the block that was written last; of the next it will be about the same
         self.input_spec = _input_spec(open["input"]) if open.get("input") else None
         self.input: Iterator[Any] = iter(())
         self.array_inputs = program.array_inputs(self.input_spec) if self.input_spec else frozenset()
@@ -73,13 +74,25 @@ class Lane:
         if block is not None and self.input_spec is not None:
             self._take(block)
         if self.told is None:
+            self.wanted = want
             self.told = self._work(want, input_over)
         return self.told
+
+    def work_ahead(self) -> bool:
+        """One row for the next block; whether there is more to do for it."""
+        want = self.wanted
+        if want is None or self.told is not None or self.ended or self.error is not None or self.program.batched > 1:
+            return False
+        if self.next_seq >= want["to"] or self._complete(want, waited=0.0):
+            return False
+        return self._advance(1) > 0
 
     def write(self, places: list[list[int]], block: memoryview) -> None:
         assert self.told is not None
         self.rows.write(self.told["rows"], [block[offset : offset + length] for offset, length in places])
         self.reached = (self.told["end_seq"], self.told["end_child"])
+        if self.wanted is not None:
+            self.wanted["phase"] = (self.wanted["phase"] + self.told["rows"]) % self.wanted["group"]
         self.told = None
 
     def _take(self, block: memoryview) -> None:
@@ -257,6 +270,9 @@ class Runner:
 
     def write(self, lane: int, places: list[list[int]], block: memoryview) -> None:
         self.lanes[lane].write(places, block)
+
+    def work_ahead(self, lane: int) -> bool:
+        return lane in self.lanes and self.lanes[lane].work_ahead()
 
     def close(self, lane: int) -> None:
         self.lanes.pop(lane, None)

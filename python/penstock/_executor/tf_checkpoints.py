@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,22 +40,23 @@ class Checkpoints:
         self._directory = directory
         self._every = every
 
-    def elements(self, dataset: Any, start: int) -> Iterator[Any]:
-        """Elements of the dataset from number `start` on; saves where it is from time to time."""
+    def rows(self, dataset: Any, start: int, rows_of: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """What `rows_of` makes of the dataset's iterator, from element number `start` on; saves where it is from time to time."""
         iterator = iter(dataset)
         taken = self._restore(iterator, start)
         if taken is None:
             iterator, taken = iter(dataset), 0
         next(islice(iterator, start - taken, start - taken), None)
         taken, saved = start, time.monotonic()
-        for element in iterator:
-            yield element
+        rows = rows_of(iterator)
+        for row in rows:
+            yield row
             taken += 1
             if time.monotonic() - saved >= self._every:
                 if not self._save(iterator, taken):
                     break
                 saved = time.monotonic()
-        yield from iterator
+        yield from rows
 
     def _restore(self, iterator: Any, start: int) -> int | None:
         """How many elements the iterator has given, after the newest checkpoint that is not beyond `start`. None: it is of no use any more."""

@@ -101,13 +101,44 @@ def to_row(element: Any, spec: Any) -> Any:
     return _array(element)
 
 
+def is_dense(spec: Any) -> bool:
+    """Whether all components are tensors as they come out of an iterator."""
+    import tensorflow as tf
+
+    return all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(spec))
+
+
+def dense_rows(iterator: Any, spec: Any) -> Iterator[Any]:
+    """Rows of what is left of an iterator of dense elements, past what `next` does for all kinds of them, which takes longer than the op."""
+    import tensorflow as tf
+    from tensorflow.python.ops import gen_dataset_ops
+
+    places = tf.nest.pack_sequence_as(spec, range(len(tf.nest.flatten(spec))))
+    resource, types, shapes = iterator._iterator_resource, iterator._flat_output_types, iterator._flat_output_shapes
+    while True:
+        try:
+            tensors = gen_dataset_ops.iterator_get_next(resource, output_types=types, output_shapes=shapes)
+        except tf.errors.OutOfRangeError:
+            return
+        yield _dense_row(tensors, places)
+
+
+def _dense_row(tensors: Any, places: Any) -> Any:
+    if isinstance(places, int):
+        return _array(tensors[places])
+    if isinstance(places, dict):
+        return {str(name): _dense_row(tensors, place) for name, place in places.items()}
+    return tuple(_dense_row(tensors, place) for place in places)
+
+
 def _array(tensor: Any) -> Any:
+    """Over the tensor's own memory, which others may hold: not to be written to."""
     import numpy as np
 
-    try:
-        return np.asarray(memoryview(tensor))  # no copy
-    except (TypeError, ValueError, BufferError):
-        return tensor.numpy()
+    array = tensor._numpy()
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = False
+    return array
 
 
 def _flat(ragged: Any, spec: Any) -> Any:

@@ -31,8 +31,14 @@ class Graph:
         if part.parts > 1:
             dataset = shard(dataset, part.parts, part.part, self.by_hint)
         checkpoints = tf_checkpoints.of(content, part.part, part.parts)
-        elements = checkpoints.elements(dataset, start) if checkpoints is not None else iter(dataset.skip(start) if start else dataset)
-        return (tf_elements.to_row(element, self.spec) for element in elements)
+        if checkpoints is not None:
+            return checkpoints.rows(dataset, start, self._rows_of)
+        return self._rows_of(iter(dataset.skip(start) if start else dataset))
+
+    def _rows_of(self, iterator: Any) -> Iterator[Any]:
+        if tf_elements.is_dense(self.spec):
+            return tf_elements.dense_rows(iterator, self.spec)
+        return (tf_elements.to_row(element, self.spec) for element in iterator)
 
 
 def import_graph(content: bytes, spec: Any) -> Any:
