@@ -4,7 +4,8 @@
 // Memory. Each open lane holds a reserve of one block (the larger of the target and the largest that its job was seen to need) and its
 // operators' state; a lane may always use its reserve, so what is waited for always moves. What is not reserved is read ahead or lent, in the order
 // asked, with a cap a job. Who says that it waits comes first. An open that does not fit is Refused with Busy; if its consumer has no other lane
-// here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and are opened again later.
+// here, or waits for it, lanes opened ahead give way: they get Refused too, at any time, and are opened again later. So does any other lane to the
+// first in line for a block larger than its reserve, where nothing else makes room for it.
 //
 // Lending. Where memory is shared a block is lent if its consumer's part of the read-ahead has room for it: two blocks for one that was not yet
 // seen to let go of any, else an equal part of its job's. Any other block is copied to the socket, and its memory is home once that is done. So

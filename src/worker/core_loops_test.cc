@@ -1,7 +1,9 @@
 // Loops that sleep, keep what they get, or wait: who is read ahead for, and who gives way.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "worker/core_test_shell.h"
@@ -181,6 +183,51 @@ TEST(WorkerCore, AnEndIsSaidThoughNothingIsLetGo) {
   EXPECT_EQ(shell.at(1, 10).rows, 2U);
   EXPECT_TRUE(shell.at(1, 10).ended);
 }
+
+// Loops that wait for each of their lanes, whose blocks are twice as large as the lanes' reserves: as many lanes as there is room for at all.
+class LargeBlocksTest : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  static constexpr uint32_t kLanes = 8;
+
+  LargeBlocksTest() {
+    shell.row_bytes = [](LaneKey, Seq) { return 2 * kRowBytes; };
+    shell.lane_rows = 3;
+    for (uint64_t c = 1; c <= kLanes / lanes_each; ++c) shell.Join(c);
+    for (uint32_t lane = 0; lane < kLanes; ++lane) Open(lane);
+    shell.Settle();
+  }
+
+  uint64_t ConsumerOf(uint32_t lane) const { return 1 + lane / lanes_each; }
+  TestShell::Stream& StreamOf(uint32_t lane) { return shell.at(ConsumerOf(lane), 1 + lane); }
+  void Open(uint32_t lane) {
+    shell.Open(ConsumerOf(lane), 1 + lane, LaneId{lane}, 6 * kRowBytes, Cursor{StreamOf(lane).rows, 0}, kLaneEnd, kJob, true);
+  }
+  // As clients do: reads what came, and opens again what was refused.
+  bool Round() {
+    bool all_ended = true;
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      while (shell.ReadOne(ConsumerOf(lane), 1 + lane)) {
+      }
+      if (std::exchange(StreamOf(lane).refused, std::nullopt)) Open(lane);
+      all_ended = all_ended && StreamOf(lane).ended;
+    }
+    shell.Settle();
+    shell.Pass(100ms);
+    return all_ended;
+  }
+
+  const uint32_t lanes_each = GetParam();
+  TestShell shell{Options(kLanes * kRowBytes)};
+};
+
+TEST_P(LargeBlocksTest, ComeThoughEveryLaneIsWaitedFor) {
+  bool all_ended = false;
+  for (int round = 0; round < 500 && !all_ended; ++round) all_ended = Round();
+  EXPECT_TRUE(all_ended);
+  for (uint32_t lane = 0; lane < kLanes; ++lane) EXPECT_EQ(StreamOf(lane).seqs, (std::vector<Seq>{0, 1, 2})) << lane;
+}
+
+INSTANTIATE_TEST_SUITE_P(LanesOfAConsumer, LargeBlocksTest, ::testing::Values(1, 4, 8));
 
 }  // namespace
 }  // namespace penstock::worker

@@ -210,19 +210,20 @@ bool WorkerCore::State::DropOldestParked() {
 }
 
 // One that is not waited for first; then of a consumer that does not read, of the one with most lanes, the newest. Nobody loses its only lane but
-// who does not read, or follows it group by group and waits for another; and one that is waited for only to a step that nothing else makes room for.
+// who does not read, or follows it group by group and waits for another. To a step that nothing else makes room for any other gives way: where all
+// are waited for, and each needs more than its reserve, one has to come first.
 OpenLane* WorkerCore::State::NextToGiveWay(const OpenLane* whose, Pressing pressing) {
   OpenLane* best = nullptr;
-  std::tuple<bool, bool, uint32_t> best_rank{};
+  std::tuple<bool, bool, bool, uint32_t> best_rank{};
   for (auto& [no, lane] : lanes_) {
     const bool by_group = lane.open.by_group;
     const bool same = whose != nullptr && (no == whose->no || (by_group && whose->open.by_group && SharedKeyOf(lane) == SharedKeyOf(*whose)));
     if (same || lane.phase != OpenLane::Phase::kReading) continue;
     const bool waited_for = lane.open.urgent || (by_group && lane.waits);
-    if (waited_for && !(by_group && pressing == Pressing::kStep)) continue;
     const Consumer& consumer = consumers_.at(lane.consumer());
-    if (consumer.lanes < 2 && (pressing == Pressing::kOnly || (consumer.reads && !by_group))) continue;
-    const std::tuple<bool, bool, uint32_t> rank{!waited_for, !consumer.reads, consumer.lanes};
+    const bool only = consumer.lanes < 2 && (pressing == Pressing::kOnly || (consumer.reads && !by_group));
+    if ((waited_for || only) && pressing != Pressing::kStep) continue;
+    const std::tuple<bool, bool, bool, uint32_t> rank{!only, !waited_for, !consumer.reads, consumer.lanes};
     if (best != nullptr && rank < best_rank) continue;
     best = &lane;
     best_rank = rank;
