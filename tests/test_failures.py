@@ -70,6 +70,47 @@ def test_on_restart_restart_reads_all_of_it_again(start_cluster: StartCluster, r
             assert sorted(i for batch in anew for i in ids_of(batch)) == records.ids
 
 
+@pytest.mark.parametrize("even", ["drop", "pad"])
+def test_where_all_end_at_one_step_the_steps_before_a_rank_was_killed_count(even: str, start_cluster: StartCluster, records: Records) -> None:
+    cluster = start_cluster(2)
+    options = {"num_consumers": 2, "even": even, "on_restart": "continue"}
+    killed, both_at_60, saved = threading.Event(), threading.Barrier(2, timeout=60), threading.Event()
+    state: dict[str, object] = {}
+    with _rank(records, cluster.address, consumer_index=1, **options) as other, ThreadPoolExecutor(1) as pool:
+
+        def read_other() -> list[list[int]]:
+            batches = []
+            for batch in other:
+                batches.append(ids_of(batch))
+                if len(batches) == 40:
+                    killed.wait(60)
+                if len(batches) == 60:
+                    both_at_60.wait()
+                    state.update(other.state_dict())
+                    saved.set()
+            return batches
+
+        reading = pool.submit(read_other)
+        with victims(records.pattern, cluster.address, 1, batch=N, steps=40, job_name="job", **options) as (victim,):
+            wait_until(lambda: cluster.status()["jobs"][0]["rows"] >= 80 * N, "the dispatcher knows of all batches")
+            victim.kill()
+            killed.set()
+            with _rank(records, cluster.address, attempt=1, **options) as anew:
+                rest = []
+                for batch in anew:
+                    rest.append(ids_of(batch))
+                    if len(victim.batches) + len(rest) == 60:
+                        both_at_60.wait()
+                        saved.wait(60)
+        others = reading.result(60)
+    assert len(victim.batches) + len(rest) == len(others)
+    assert state["tag"] == 60, "the rank that was started anew has this step, too"
+    again = sum(batch == before for rank in (rest, others) for before, batch in zip(rank, rank[1:], strict=False))
+    assert again < 2, "only what pads the last step"
+    rows = {i for rank in (victim.batches, rest, others) for batch in rank for i in batch}
+    assert records.rows - len(rows) < 2 * N
+
+
 # ---- a rank that died
 
 

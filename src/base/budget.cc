@@ -101,6 +101,11 @@ uint64_t Budget::ShortOf() const {
   return wanted > capacity_ ? wanted - capacity_ : 0;
 }
 
+std::optional<HolderId> Budget::InTheWay() const {
+  if (must_.empty() || OversizeFree(must_.front().holder, must_.front().bytes)) return std::nullopt;
+  return oversized_;
+}
+
 uint64_t Budget::Held(HolderId id) const {
   const auto found = holders_.find(id);
   return found == holders_.end() ? 0 : found->second.held;

@@ -49,6 +49,9 @@ class Budget {
   uint64_t ShortOf() const;
   std::optional<HolderId> FirstMust() const { return must_.empty() ? std::nullopt : std::optional(must_.front().holder); }
 
+  // Who has the one oversize take that may be out, where the first kMust in line waits for it.
+  std::optional<HolderId> InTheWay() const;
+
   bool Fits(uint64_t more) const { return committed_ + more <= capacity_; }
   uint64_t Held(HolderId holder) const;
   uint64_t capacity() const { return capacity_; }

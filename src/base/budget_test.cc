@@ -88,8 +88,11 @@ TEST(Budget, OneOversizeTakeAtATime) {
   ASSERT_TRUE(budget.Open(H(1), kJob, 5));
   ASSERT_TRUE(budget.Open(H(2), kJob, 5));
   ASSERT_TRUE(budget.Take(H(1), 30, kMust));
+  EXPECT_EQ(budget.InTheWay(), std::nullopt);
   EXPECT_FALSE(budget.Take(H(2), 30, kMust));
+  EXPECT_EQ(budget.InTheWay(), H(1));
   budget.Give(H(1), 30);
+  EXPECT_EQ(budget.InTheWay(), std::nullopt);
   ASSERT_EQ(budget.Next(), H(2));
   EXPECT_TRUE(budget.Take(H(2), 30, kMust));
   budget.Give(H(2), 30);

@@ -120,9 +120,16 @@ void ClientCore::Apply(const event::StartEpoch& start) {
   }
 }
 
+// A leave says of lanes only how far the loop came. Where steps count, one that is started anew goes on from there.
+void ClientCore::SayHowFar() {
+  News news = CurrentNews();
+  news.want = 0;
+  news.idle = news.idle && strict();  // it is not there for more, nor to be told END
+  SendBeat(news);
+}
+
 void ClientCore::Apply(const event::Close&) {
-  // How far the loop came, a leave says of lanes only.
-  if (strict() && Reads()) SendBeat(CurrentNews());
+  if ((strict() || job_.even != Even::kUneven) && Reads()) SayHowFar();
   if (job_.consumer != ConsumerId{}) {
     msg::Leave leave{job_.job, job_.consumer, {}, {}};
     for (const auto& [name, finish] : finishes_) leave.finished.push_back(finish.finish);
@@ -181,6 +188,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::ShelfEnd& a) const { return shelf.End(a.grant, a.end, a.lane_ended), true; }
     bool operator()(const action::ShelfRemove& a) const { return shelf.Remove(a.grant), true; }
     bool operator()(const action::ShelfLease& a) const { return shelf.SetLease(a.until), true; }
+    bool operator()(const action::ShelfCount& a) const { return shelf.CountFrom(a.tag), true; }
     bool operator()(const action::ShelfSteps& a) const { return shelf.SetSteps(a.epoch, a.limit, a.steps), true; }
     bool operator()(const action::ShelfEndEpoch& a) const { return shelf.EndEpoch(a.epoch, a.dropped_rows), true; }
     bool operator()(const action::Fail& a) const { return shelf.Fail(a.status), true; }

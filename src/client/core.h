@@ -77,7 +77,7 @@ class ClientCore {
   enum class LaneState : uint8_t { kSpare, kConnecting, kOpen, kBackoff, kEnded };
   // Whether it may be read: not while it leaves the shelf to make room, nor before the loop has had a batch since.
   enum class Turn : uint8_t { kReads, kGivesWay, kWaits };
-  // The newest block of a lane, by which two workers' words are compared.
+  // The newest block of a lane, or strict: a group, by which two workers' words are compared.
   struct LastBlock {
     Cursor first;
     Cursor end;
@@ -118,13 +118,14 @@ class ClientCore {
     bool begun = false;       // the open stream has said something
     bool announced = false;   // …the last time, that a block is made
     LastBlock last;
-    bool urgent = false;      // as it was opened last: its loop waits for it
-    bool waited = false;      // strict: nothing can be delivered before it says more
-    Cursor needed;            // strict: nothing before it is
-    Cursor opened_at;         // strict: its stream tells of groups from here on
-    Cursor passed;            // strict: as the stream was told…
-    std::set<Cursor> wanted;  // …and what it was asked for
-    uint64_t told_bytes = 0;  // strict: of the largest group that the stream told of
+    bool urgent = false;               // as it was opened last: its loop waits for it
+    bool waited = false;               // strict: nothing can be delivered before it says more
+    Cursor needed;                     // strict: nothing before it is
+    Cursor opened_at;                  // strict: its stream tells of groups from here on
+    Cursor passed;                     // strict: as the stream was told…
+    std::set<Cursor> wanted;           // …and what it was asked for
+    uint64_t told_bytes = 0;           // strict: of the largest group that the stream told of
+    std::map<Cursor, LastBlock> told;  // strict: groups that may be told of again, and the last before them; by where they begin
     uint32_t attempts = 0;
     Status last_error;
     Status permanent;                // one worker's word; another's makes it true
@@ -174,6 +175,7 @@ class ClientCore {
   void Apply(const event::RestoreRefused& refused);
   void Apply(const msg::Registered&);
   void Apply(const event::Close&);
+  void SayHowFar();
   void Apply(const event::Timer&) {}
 
   // core.cc: the whole of it
@@ -252,7 +254,7 @@ class ClientCore {
   void ShrinkTails();
   void BlockWaits(Lanes::iterator lane, const msg::Groups& groups);
   bool CameOtherwise(const Lane& lane, const BlockInfo& info) const;
-  void FailForReplay(Lanes::iterator lane, const BlockInfo& info);
+  void FailForReplay(Lanes::iterator lane, const LastBlock& before);
   void LetGo(Handle handle);
 
   // core_ring.cc: strict
@@ -269,6 +271,8 @@ class ClientCore {
   void TellWaits(const std::vector<RingReader::Need>& needs);
   void DeliverWhole();
   void GroupsTold(Lanes::iterator lane, const msg::Groups& groups);
+  const LastBlock* ToldOtherwise(Lane& lane, const msg::Group& group);
+  static Cursor ToldFrom(const Lane& lane, WorkerId worker);
   void GroupArrived(Lanes::iterator lane, const ShelfBlock& block);
   void RingTrouble(Lanes::iterator lane, Status error);
   GrantName RingLane(LaneId lane) const { return {{epoch_, ReplicaId{}, lane}, 0, Fence{}}; }
@@ -341,6 +345,7 @@ class ClientCore {
   uint64_t ready_batches_ = 0;
   uint64_t limit_ = kNoLimit;  // of batches, as the last reply had it
   uint64_t steps_ = kNoLimit;
+  uint64_t first_tag_ = 0;  // likewise
   bool loop_waits_ = false;
   std::optional<TimePoint> timer_;
   ClientCounts counts_;

@@ -83,6 +83,7 @@ msg::Beat ClientCore::MakeBeat(const News& news) {
   }
   beat.begun = !job_.undecided || (begun_ && !restore_);
   beat.batches = totals_.epoch_batches;
+  beat.tag = totals_.tag;
   beat.want = news.want;
   beat.idle = news.idle;
   beat.tail_rows = news.tail_rows;

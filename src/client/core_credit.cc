@@ -41,7 +41,7 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
   lane.attempts = 0;
   lane.tried.clear();
   Moved(lane, false);
-  if (CameOtherwise(lane, info)) return FailForReplay(at, info);
+  if (CameOtherwise(lane, info)) return FailForReplay(at, lane.last);
   if (info.end <= lane.arrived) return LetGo(arrived.block.handle);
   lane.last = {info.first, info.end, info.digest, lane.worker};
   lane.arrived = info.end;
@@ -55,10 +55,10 @@ bool ClientCore::CameOtherwise(const Lane& lane, const BlockInfo& info) const {
   return info.first == lane.last.first && info.end == lane.last.end && info.digest != lane.last.digest && job_.layout.purity == Purity::kPure;
 }
 
-void ClientCore::FailForReplay(Lanes::iterator at, const BlockInfo& info) {
-  FailReader(Status(Code::kNotDeterministic, ToString(at->first.lane) + ", rows " + std::to_string(info.first.seq) + " to " +
-                                                 std::to_string(info.end.seq) + ": " + workers_.Name(at->second.worker) + " makes others than " +
-                                                 workers_.Name(at->second.last.worker) +
+void ClientCore::FailForReplay(Lanes::iterator at, const LastBlock& before) {
+  FailReader(Status(Code::kNotDeterministic, ToString(at->first.lane) + ", rows " + std::to_string(before.first.seq) + " to " +
+                                                 std::to_string(before.end.seq) + ": " + workers_.Name(at->second.worker) + " makes others than " +
+                                                 workers_.Name(before.worker) +
                                                  " did, so going on would lose rows or repeat them; make the dataset's code give the same rows each "
                                                  "time it runs (docs/howto/code.md), or read it with mode 'replicated'"));
 }

@@ -236,5 +236,39 @@ TEST(ClientCore, CloseLeavesAtTheReceivedMarkAndLetsGoOfAll) {
   EXPECT_TRUE(shell.Closed(shell.OpenOf(0).stream));
 }
 
+TEST(ClientCore, WhereStepsCountTheLastBeatSaysThemBeforeItLeavesAndAsksForNothing) {
+  CoreShell shell(BatchOf(2));
+  shell.adjust_join = [](msg::Joined& joined) { joined.even = Even::kDrop; };
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  shell.Block(shell.OpenOf(0).stream, 0, 6);
+  EXPECT_EQ(shell.NextRows(), 2u);
+  EXPECT_EQ(shell.NextRows(), 2u);
+  shell.shelf().Close();
+  shell.Do(shell.shelf().TakeProgress());
+  shell.Do(event::Close{});
+  ASSERT_EQ(shell.leaves.size(), 1u);
+  EXPECT_EQ(shell.beats.back().batches, 2u);
+  EXPECT_EQ(shell.beats.back().want, 0u);
+  EXPECT_FALSE(shell.beats.back().idle);
+}
+
+TEST(ClientCore, TagsOfARankThatWasStartedAnewGoOnWhereTheOneBeforeItWas) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  msg::BeatReply seated = shell.Reply({GrantOf(0)});
+  seated.first_tag = 40;
+  shell.Answer(seated);
+  shell.Block(shell.OpenOf(0).stream, 0, 6);
+  EXPECT_EQ(shell.NextRows(), 2u);
+  EXPECT_EQ(shell.shelf().tag().step, 41u);
+  seated.grants = {GrantOf(0), GrantOf(1)};
+  shell.Answer(seated);
+  EXPECT_EQ(shell.beats.back().tag, 41u) << "once";
+  EXPECT_EQ(shell.beats.back().batches, 1u) << "of its own";
+  EXPECT_TRUE(shell.shelf().Delivered(40).ok());
+  EXPECT_FALSE(shell.shelf().Delivered(39).ok()) << "the other start's";
+}
+
 }  // namespace
 }  // namespace penstock

@@ -27,6 +27,8 @@ void ClientCore::Apply(const msg::BeatReply& reply) {
   answered_ = reply.serial;
   waiting_for_ = reply.waiting_for;
   if (!reply.workers.empty()) TakeWorkers(reply.workers);  // else they are as before
+  // Before anything that it grants is delivered.
+  if (reply.first_tag > 0 && std::exchange(first_tag_, reply.first_tag) != reply.first_tag) Do(action::ShelfCount{first_tag_});
   if (strict()) return TakeRingReply(reply);
   AcknowledgeFinishes(reply);
   TakeGrants(reply);

@@ -110,6 +110,7 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   if (!goes_on) totals_.epoch_batches = 0;
   ready_batches_ = 0;
   limit_ = steps_ = kNoLimit;
+  first_tag_ = 0;
   job_ = joined;
   epoch_ = joined.epoch;
   waiting_for_.clear();

@@ -138,6 +138,9 @@ struct ShelfRemove {
 struct ShelfLease {
   TimePoint until;
 };
+struct ShelfCount {  // Shelf::CountFrom
+  uint64_t tag = 0;
+};
 struct ShelfSteps {
   Epoch epoch{};
   uint64_t limit = kNoLimit;
@@ -161,7 +164,7 @@ struct SetTimer {  // one timer; a later one replaces it
 using ClientAction = std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker,
                                   action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut,
                                   action::ShelfEnd, action::ShelfWhole, action::ShrinkTail, action::ShelfRemove, action::ShelfLease,
-                                  action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
+                                  action::ShelfCount, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;

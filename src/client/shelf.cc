@@ -72,6 +72,11 @@ void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation genera
   News();
 }
 
+void Shelf::CountFrom(uint64_t tag) {
+  std::lock_guard lock(mutex_);
+  if (log_.tag() == 0) log_.Restart(log_.generation(), epoch_, tag);
+}
+
 void Shelf::News() {
   waiting_ = waiting_told_ = false;
   ++version_;
@@ -265,6 +270,7 @@ Progress Shelf::TakeProgress() {
   progress.waiting = waiting_told_ = waiting_;
   if (std::exchange(ring_moved_, false)) progress.ring = ring_;
   progress.totals = totals_;
+  progress.totals.tag = log_.tag();
   progress.ready_batches = ReadyBatches();
   return progress;
 }

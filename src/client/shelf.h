@@ -86,6 +86,7 @@ struct ShelfTotals {
   uint64_t rows = 0;
   uint64_t batches = 0;
   uint64_t epoch_batches = 0;  // of the epoch that is being read
+  uint64_t tag = 0;            // of the last batch
   uint64_t dropped_rows = 0;   // by drop_remainder, or even
   Duration waited{0};          // by the loop, for a batch
 };
@@ -123,6 +124,8 @@ class Shelf {
   // A new generation: all grants are removed, and nothing was delivered in it yet. `loop_goes_on`: steps are counted on, since ranks that save a
   // position together mean the loop's.
   void Restart(const Layout& layout, Epoch epoch, Generation generation, uint32_t consumers = 0, bool loop_goes_on = false);
+  // Another start of this rank came to `tag`: counting goes on there. Not where the loop has had something.
+  void CountFrom(uint64_t tag);
   // `reading`: the reader's epoch when it got the grant, which may be of an earlier one (a dead consumer's). Removed at once if the loop has gone on.
   void Add(const GrantName& grant, Cursor from, Epoch reading);
   // Whether blocks are on their way. A batch of several lanes waits only for lanes that are open.

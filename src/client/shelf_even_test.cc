@@ -95,5 +95,12 @@ TEST_F(ShelfEvenTest, ReadyAreWholeBatchesAlsoOfTailsTogether) {
   EXPECT_EQ(shelf_.TakeProgress().ready_batches, 5u);
 }
 
+TEST_F(ShelfEvenTest, OneThatIsStartedAnewWhereAllStepsWereHadEndsAtOnce) {
+  Start({20});
+  shelf_.SetSteps(Epoch{0}, 0, 0);
+  EXPECT_EQ(Drain(), "end");
+  EXPECT_EQ(shelf_.totals().dropped_rows, 20u);
+}
+
 }  // namespace
 }  // namespace penstock

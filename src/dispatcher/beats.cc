@@ -6,12 +6,18 @@
 #include "base/planted.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
+#include "dispatcher/even.h"
 #include "dispatcher/terms.h"
 
 namespace penstock::dispatcher {
 namespace {
 
 constexpr uint64_t kTellWorkersEvery = 16;  // beats
+
+// As its own loop counts them.
+uint64_t StepsOf(const Consumer& consumer, uint64_t steps) {
+  return steps == msg::kNoLimit ? steps : steps - std::min(steps, consumer.before.batches);
+}
 
 Status PutAway(const Tombstone& job) {
   if (job.outcome == kOutcomeFinished) return Status(Code::kFinished, "the job has finished, all its epochs being delivered, and was put away");
@@ -76,7 +82,7 @@ void DispatcherCore::Impl::ApplyBeat(Job& job, Consumer& consumer, const msg::Be
   consumer.rows = beat.rows;
   consumer.bytes = beat.bytes;
   consumer.wait_ns = beat.wait_ns;
-  consumer.batches = beat.batches;
+  consumer.came = {consumer.before.batches + beat.batches, std::max(consumer.came.tag, beat.tag)};
   consumer.ready_batches = beat.ready_batches;
   if (job.mode != Mode::kStrict) return;
   // An END that was said stays said: one that is started anew after it has nothing left to come to.
@@ -106,7 +112,7 @@ void DispatcherCore::Impl::MoveOn(Job& job, Consumer& consumer, Epoch epoch, Cha
     if (holder == nullptr) continue;
     for (auto& [name, held] : *holder) held.revoked = held.broken = true;
   }
-  consumer.batches = consumer.ready_batches = consumer.lanes_had = 0;
+  consumer.came.batches = consumer.before.batches = consumer.ready_batches = consumer.lanes_had = 0;
   consumer.epoch = epoch;
   consumer.ended = false;
   consumer.ending = false;
@@ -187,10 +193,11 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, Consumer& consume
   }
   reply.epoch = consumer.epoch;
   reply.end = !consumer.undecided && (consumer.ended || consumer.epoch < job.first_open);
-  if (const auto limit = job.limits.find(consumer.epoch); limit != job.limits.end()) reply.limit = limit->second;
-  if (const auto steps = job.steps.find(consumer.epoch); steps != job.steps.end()) reply.limit = reply.steps = steps->second;
+  if (const auto limit = job.limits.find(consumer.epoch); limit != job.limits.end()) reply.limit = StepsOf(consumer, limit->second);
+  if (const auto steps = job.steps.find(consumer.epoch); steps != job.steps.end()) reply.limit = reply.steps = StepsOf(consumer, steps->second);
   reply.started = job.mode != Mode::kStrict || (job.started && !consumer.undecided);
   reply.epoch_done = consumer.epoch < job.first_open;
+  reply.first_tag = consumer.before.tag;
   TellWorkers(consumer, reply);
   reply.waiting_for = WaitsFor(job, consumer, KnownWorkers());
   return reply;
@@ -204,8 +211,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     ApplyFinishes(job->second, consumer, leave.finished, changes);
     ApplyHolds(job->second, consumer, leave.holds);
     Log(consumer.name + " left job '" + job->second.name + "'");
-    if (job->second.mode == Mode::kStrict && !consumer.undecided) {
-      job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position};
+    if ((job->second.mode == Mode::kStrict || EndsEvenly(job->second)) && !consumer.undecided) {
+      job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position, consumer.came};
       changes.job = true;
     }
     RemoveMember(job->second, leave.consumer, false, changes);

@@ -149,6 +149,7 @@ void DispatcherCore::Impl::Record(Job& job, const Changes& changes) {
   for (ConsumerId id : changes.members) {
     if (Planted(Bug::kGrantNotStored)) continue;
     auto member = job.members.find(id);
+    if (member != job.members.end()) member->second.stored = member->second.came;
     Put(MemberKey(job.id, id), member == job.members.end() ? std::nullopt : std::optional(EncodeMember(job, member->second)));
   }
 }

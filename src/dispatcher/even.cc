@@ -80,7 +80,7 @@ class Evener {
 
   // That the consumer had, or has ready. No lane of it goes on.
   uint64_t RowsOf(const Consumer& consumer) const {
-    uint64_t rows = consumer.batches * batch();
+    uint64_t rows = consumer.came.batches * batch();
     if (const EpochState::Holder* holder = state_.Find(consumer.id)) {
       for (const auto& [name, held] : *holder) rows += held.ready_rows;
     }
@@ -93,7 +93,7 @@ class Evener {
     uint64_t had = 0;
     for (const Consumer* consumer : members_) {
       rows += RowsOf(*consumer);
-      had = std::max(had, consumer->batches);
+      had = std::max(had, consumer->came.batches);
     }
     const uint64_t step = batch() * members_.size();
     return std::max(had, job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
@@ -101,7 +101,7 @@ class Evener {
 
   // One that has no row of the epoch has nothing to repeat. Fewer rows than loops are left, after a restore near the end: there is no step for all.
   uint64_t PaddedSteps(uint64_t steps) const {
-    const bool none_had = std::all_of(members_.begin(), members_.end(), [](const Consumer* consumer) { return consumer->batches == 0; });
+    const bool none_had = std::all_of(members_.begin(), members_.end(), [](const Consumer* consumer) { return consumer->came.batches == 0; });
     const bool one_has_none = std::any_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return RowsOf(*consumer) == 0; });
     return none_had && one_has_none ? 0 : std::max(steps, StepsOfRichest());
   }

@@ -15,7 +15,7 @@ bool EndsEvenly(const Job& job);
 bool Evening(const Job& job, const EpochState& state);
 
 // How far a consumer can come in its epoch with what it has.
-inline uint64_t MarkOf(const Consumer& consumer) { return consumer.batches + consumer.ready_batches; }
+inline uint64_t MarkOf(const Consumer& consumer) { return consumer.came.batches + consumer.ready_batches; }
 
 // Rows that one gets at a time of what is left: small pieces, so that those who are behind catch up.
 uint64_t EvenPiece(const Job& job);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "dispatcher/core_harness.h"
 
 namespace penstock::dispatcher {
@@ -196,6 +198,25 @@ TEST_F(EvenDealTest, APieceThatGoesOnAndIsAllThatIsLeftIsHalved) {
   GivesUp(readers[0], {4, 0});
   EXPECT_EQ(SourceRows(readers[1], 4), 2u);
   EXPECT_EQ(SourceRows(readers[0], 6), 2u);
+}
+
+// It would go back to the one that gave it up, be called back again, and so on for ever.
+TEST_F(EvenTest, WhatComesBackWhileADealIsOnItsWayIsNoPartOfIt) {
+  Start(Even::kAuto, 3, 3);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 1, {0});
+  Ended(readers[2], 1, {4});
+  Ended(readers[1], 1, {16});
+  ASSERT_EQ(readers[1].reply.revoke.size(), 1u) << "32 rows make two steps for all, and the first lacks four rows";
+  const msg::Grant lane = readers[1].reply.revoke[0];
+  h.Say(SessionId{3}, msg::Leave{readers[2].beat.job, readers[2].beat.consumer, {}, {}});
+  h.pushed.clear();
+  readers[1].beat.ready_batches = 0;
+  readers[1].Finish(h, lane, {4, 0}, false, 6, true);
+  ASSERT_FALSE(h.pushed.empty());
+  const auto dealt = std::get<msg::BeatReply>(h.pushed.back().message).grants;
+  const msg::Range piece{lane.range.lane, {4, 0}, 8};
+  EXPECT_TRUE(std::any_of(dealt.begin(), dealt.end(), [&](const msg::Grant& grant) { return grant.range == piece; }));
 }
 
 TEST_F(EvenTest, AfterTheStepsAreKnownTailsStayAndTheEpochEndsWithTheLastOfThem) {

@@ -43,11 +43,17 @@ void GoOnFrom(const auto& before, Consumer& consumer) {
   consumer.position = before.position;
 }
 
-// That of one who left: it came with its epoch and position when it was admitted.
+// Steps are the seat's, whoever has it. `same_epoch`: it goes on where the one before it was.
+void CountOnFrom(const auto& before, bool same_epoch, Consumer& consumer) {
+  consumer.ended = same_epoch && before.ended;
+  consumer.before = consumer.came = {same_epoch ? before.came.batches : 0, before.came.tag};
+}
+
+// That of one who left. In strict it came with its epoch and position when it was admitted.
 void TakeVacantSeat(Job& job, Consumer& consumer, Changes& changes) {
   const auto seat = job.vacated.extract(consumer.index);
   if (seat.empty()) return;
-  consumer.ended = seat.mapped().ended && seat.mapped().epoch == consumer.epoch;
+  CountOnFrom(seat.mapped(), seat.mapped().epoch == consumer.epoch, consumer);
   changes.job = true;
 }
 
@@ -89,7 +95,7 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
   consumer.on_restart = join.on_restart;
   if (const Consumer* before = join.consumers > 0 ? job.Seated(join.index) : nullptr; before != nullptr) {
     if (job.holds()) GoOnFrom(*before, consumer);
-  } else if (const auto seat = job.vacated.find(join.index); seat != job.vacated.end()) {
+  } else if (const auto seat = job.vacated.find(join.index); seat != job.vacated.end() && job.mode == Mode::kStrict) {
     GoOnFrom(seat->second, consumer);
   }
   Changes changes;
@@ -136,7 +142,9 @@ void DispatcherCore::Impl::TakeSeat(Job& job, Consumer& consumer, Changes& chang
       CountRepeated(job, *repeated, changes);
     }
   }
-  consumer.ended = job.holds() && before->epoch == consumer.epoch && before->ended;
+  const bool same_epoch = job.holds() && before->epoch == consumer.epoch;
+  CountOnFrom(*before, same_epoch, consumer);
+  if (same_epoch) consumer.lanes_had = before->lanes_had;
   Log(consumer.name + " takes the seat of " + before->name + " in " + Named(job));
   RemoveMember(job, before->id, !before->expired, changes);
 }

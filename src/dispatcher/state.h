@@ -17,6 +17,12 @@
 
 namespace penstock::dispatcher {
 
+// How far the loops of a seat came.
+struct Steps {
+  uint64_t batches = 0;  // of its epoch
+  uint64_t tag = 0;      // since the job was last restored (client/delivery_log.h)
+};
+
 struct Consumer {
   ConsumerId id{};
   uint32_t index = 0;
@@ -30,6 +36,8 @@ struct Consumer {
   uint32_t places = 0;  // that it asked for; 0: whatever the job has
   OnRestart on_restart = OnRestart::kError;
   std::string position{};  // strict: at its asked mark; of an undecided one: at that of the one before it
+  Steps before{};          // those who sat here before it: its own beats do not count their batches
+  Steps stored{};          // `came`, when it was stored last
 
   // Not stored.
   SessionId session{};
@@ -45,8 +53,8 @@ struct Consumer {
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;
   bool begun = false;          // undecided, and it reads without a restore: it waits for its seat
-  uint64_t batches = 0;        // of its epoch that the loop has…
-  uint64_t ready_batches = 0;  // …and whole ones beyond these
+  Steps came{};                // that its loop has, and those before it had…
+  uint64_t ready_batches = 0;  // …and whole batches beyond these
   uint64_t lanes_had = 0;      // of its epoch, since the dispatcher knows it; those that it gave back unread do not count
 
   bool reads() const { return !expired && !undecided; }
@@ -55,12 +63,14 @@ struct Consumer {
 // It may be dead: not heard of for a while, or its connection ended and it has not come back.
 inline bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence || consumer.session == SessionId{}; }
 
-// Strict: how far one came that has left. Nobody takes over its batches: whoever is started anew at its index goes on from there.
+// How far one came that has left, where whoever is started anew at its index goes on from there. Strict: nobody takes over its batches. Even: its
+// steps count.
 struct VacantSeat {
   std::string name;  // of the one that left
   Epoch epoch{};
   bool ended = false;
-  std::string position;
+  std::string position;  // strict
+  Steps came{};
 };
 
 // Strict: has that one (a Consumer, or who left a VacantSeat) come to the end of the epoch?
@@ -113,7 +123,7 @@ struct Job {
   msg::Inputs inputs;
   std::map<Epoch, EpochState> open;
   std::map<ConsumerId, Consumer> members;
-  std::map<uint32_t, VacantSeat> vacated;  // strict, by index: of those who left, and nobody came in their place
+  std::map<uint32_t, VacantSeat> vacated;  // strict, even; by index: of those who left, and nobody came in their place
   std::map<Epoch, uint64_t> steps;         // even: how many batches each consumer has of an epoch, once it is known
 
   // Not stored.

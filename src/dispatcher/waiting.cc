@@ -40,7 +40,7 @@ std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, 
   if (consumer.undecided) return consumer.begun ? WaitsForSeat(job, consumer) : "a word from its loop: it may restore a position, or begin to read";
   if (consumer.ended) return "";
   const auto limit = job.limits.find(consumer.epoch);
-  if (limit != job.limits.end() && consumer.batches >= limit->second) {
+  if (limit != job.limits.end() && consumer.came.batches >= limit->second) {
     if (Started(job) < job.consumers && limit->second == 0) return WaitsForStart(job);
     return "the other consumers, which have not come so far: all end the epoch at one step (even)";
   }

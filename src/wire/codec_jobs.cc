@@ -147,7 +147,7 @@ Offset<fb::Beat> PutBody(Builder& b, const msg::Beat& m) {
   const auto finished = PutAll(b, m.finished);
   const auto position = b.CreateString(m.position);
   return fb::CreateBeat(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), m.serial, Raw(m.epoch), holds, finished, m.want, m.idle, m.tail_rows,
-                        m.rows, m.bytes, m.wait_ns, m.begun, m.batches, m.ready_batches, position);
+                        m.rows, m.bytes, m.wait_ns, m.begun, m.batches, m.ready_batches, position, m.tag);
 }
 Status TakeBody(const fb::Beat& in, msg::Beat& out) {
   out.job = JobId{in.job()};
@@ -165,6 +165,7 @@ Status TakeBody(const fb::Beat& in, msg::Beat& out) {
   out.batches = in.batches();
   out.ready_batches = in.ready_batches();
   out.position = Text(in.position());
+  out.tag = in.tag();
   PENSTOCK_TRY(TakeAll(in.holds(), out.holds));
   return TakeAll(in.finished(), out.finished);
 }
@@ -175,7 +176,7 @@ Offset<fb::BeatReply> PutBody(Builder& b, const msg::BeatReply& m) {
   const auto workers = PutAll(b, m.workers);
   const auto waiting_for = b.CreateString(m.waiting_for);
   return fb::CreateBeatReply(b, m.serial, Raw(m.generation), m.lease_ms, grants, revoke, Raw(m.epoch), m.end, m.epoch_done, workers, waiting_for,
-                             m.started, m.limit, m.steps);
+                             m.started, m.limit, m.steps, m.first_tag);
 }
 Status TakeBody(const fb::BeatReply& in, msg::BeatReply& out) {
   out.serial = in.serial();
@@ -188,6 +189,7 @@ Status TakeBody(const fb::BeatReply& in, msg::BeatReply& out) {
   out.started = in.started();
   out.limit = in.limit();
   out.steps = in.steps();
+  out.first_tag = in.first_tag();
   PENSTOCK_TRY(TakeAll(in.grants(), out.grants));
   PENSTOCK_TRY(TakeAll(in.revoke(), out.revoke));
   return TakeAll(in.workers(), out.workers);

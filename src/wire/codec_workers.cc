@@ -110,10 +110,10 @@ Status TakeBody(const fb::Credit& in, msg::Credit& out) {
 }
 
 Offset<fb::GroupInfo> Put(Builder& b, const msg::Group& group) {
-  return fb::CreateGroupInfo(b, group.first.seq, group.first.child, group.end.seq, group.end.child, group.rows, group.bytes);
+  return fb::CreateGroupInfo(b, group.first.seq, group.first.child, group.end.seq, group.end.child, group.rows, group.bytes, group.digest);
 }
 Status Take(const fb::GroupInfo* in, msg::Group& out) {
-  out = {{in->first_seq(), in->first_child()}, {in->end_seq(), in->end_child()}, in->rows(), in->bytes()};
+  out = {{in->first_seq(), in->first_child()}, {in->end_seq(), in->end_child()}, in->rows(), in->bytes(), in->digest()};
   return {};
 }
 

@@ -55,8 +55,8 @@ inline std::vector<Message> SampleMessages() {
                   true,
                   "base",
                   "position"},
-      msg::Beat{JobId{1}, ConsumerId{2}, Generation{3}, 4, Epoch{5}, {hold, hold}, {finish}, 6, true, 7, 8, 9, 10, false, 11, 12, "position"},
-      msg::BeatReply{1, Generation{2}, 3, {grant}, {grant, grant}, Epoch{4}, true, true, {worker}, "a worker", false, 5, 6},
+      msg::Beat{JobId{1}, ConsumerId{2}, Generation{3}, 4, Epoch{5}, {hold, hold}, {finish}, 6, true, 7, 8, 9, 10, false, 11, 12, "position", 13},
+      msg::BeatReply{1, Generation{2}, 3, {grant}, {grant, grant}, Epoch{4}, true, true, {worker}, "a worker", false, 5, 6, 7},
       msg::Leave{JobId{1}, ConsumerId{2}, {hold}, {finish, finish}},
       msg::WorkerHello{"host:1", "@socket", "boot", 1, 2, 3, 4, "name", 5},
       msg::WorkerWelcome{WorkerId{1}, 2},
@@ -86,7 +86,7 @@ inline std::vector<Message> SampleMessages() {
       msg::SavedPosition{"position"},
       msg::PartAsk{JobId{1}, 2, 3},
       msg::PartReply{JobId{1}, ConsumerId{2}, Generation{3}, 4, "now", "then", error},
-      msg::Groups{{{{1, 2}, {3, 4}, 5, 6}, {{3, 4}, {7, 0}, 8, 9}}, true},
+      msg::Groups{{{{1, 2}, {3, 4}, 5, 6, 10}, {{3, 4}, {7, 0}, 8, 9, 11}}, true},
       msg::Take{{{1, 2}, {3, 0}}, {4, 5}},
   };
 }

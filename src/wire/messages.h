@@ -172,6 +172,7 @@ struct Beat {
   uint64_t batches = 0;        // of this epoch that the loop has
   uint64_t ready_batches = 0;  // whole ones on the shelf beyond these
   std::string position;        // strict: at the asked mark
+  uint64_t tag = 0;            // of the last batch that the loop has
   friend bool operator==(const Beat&, const Beat&) = default;
 };
 struct BeatReply {
@@ -188,6 +189,7 @@ struct BeatReply {
   bool started = true;              // strict: all indices have joined
   uint64_t limit = kNoLimit;        // the loop may have so many batches of this epoch, for now…
   uint64_t steps = kNoLimit;        // …and so many in all: what is missing is padded, what is beyond is dropped by rule
+  uint64_t first_tag = 0;           // where tags go on, of a rank that was started anew
   friend bool operator==(const BeatReply&, const BeatReply&) = default;
 };
 struct Leave {
@@ -331,6 +333,7 @@ struct Group {
   Cursor end;
   uint64_t rows = 0;  // fewer than the layout's group: the lane's tail
   uint64_t bytes = 0;
+  uint64_t digest = 0;  // by_group: of its content; whoever makes the group again makes the same
   friend bool operator==(const Group&, const Group&) = default;
 };
 struct Groups {  // they exist, in order, after those told of before; or, of a lane not by_group, the one block that waits for credit

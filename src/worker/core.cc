@@ -354,7 +354,8 @@ void WorkerCore::State::Handle(const TimerFired&) {
     Refuse(lane, Status(Code::kBusy,
                         "no room in this worker's budget of " + std::to_string(options_.memory) + " bytes now; open the lane elsewhere or later"));
   }
-  runs_moved_ = true;  // patience with a run may have ended
+  runs_moved_ = true;                                           // patience with a run may have ended
+  room_freed_ = room_freed_ || budget_.InTheWay().has_value();  // and with a block that is not taken
   WakeForWaiting();
 }
 

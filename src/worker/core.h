@@ -39,7 +39,8 @@ struct CoreOptions {
   uint64_t block_target = kBlockTarget;
   Duration range_patience = std::chrono::milliseconds(500);  // for a run to reach the range that is asked for
   Duration room_patience = std::chrono::seconds(1);          // for lanes to give way
-  Duration group_patience = std::chrono::milliseconds(100);  // for groups that are kept to be asked for, where a later one is waited for
+  Duration group_patience = std::chrono::milliseconds(100);  // for groups that are kept to be asked for, where a later one is waited for; for a
+                                                             // block larger than its reserve to be taken, where another waits to be made
   Duration park_for = std::chrono::seconds(5);
   Duration asleep_after = std::chrono::seconds(10);  // a loop that holds blocks and lets go of none
 };

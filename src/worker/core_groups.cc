@@ -69,7 +69,7 @@ void WorkerCore::State::TellGroups(const SharedLane& shared, OpenLane& lane) {
   msg::Groups groups;
   for (auto at = shared.kept.find(lane.told); at != shared.kept.end(); at = shared.kept.find(lane.told)) {
     const BlockInfo& info = at->second.block.info;
-    groups.groups.push_back({at->first, info.end, info.rows, info.bytes});
+    groups.groups.push_back({at->first, info.end, info.rows, info.bytes, info.digest});
     lane.told = info.end;
   }
   groups.ended = shared.end == lane.told && !std::exchange(lane.end_told, shared.end == lane.told);

@@ -229,5 +229,22 @@ TEST_P(LargeBlocksTest, ComeThoughEveryLaneIsWaitedFor) {
 
 INSTANTIATE_TEST_SUITE_P(LanesOfAConsumer, LargeBlocksTest, ::testing::Values(1, 4, 8));
 
+// Blocks larger than a reserve are out one at a time; the consumer of the first has memory for that of its other lane only.
+TEST(WorkerCore, ALargeBlockThatNobodyTakesGivesWayToOneThatIsWaitedFor) {
+  TestShell shell(Options(8 * kRowBytes));
+  shell.row_bytes = [](LaneKey, Seq) { return 2 * kRowBytes; };
+  shell.Join(1);
+  shell.Open(1, 1, LaneId{0}, 0);
+  shell.Settle();
+  ASSERT_EQ(shell.at(1, 1).told.size(), 1U) << "it says how large its block is";
+  shell.Open(1, 2, LaneId{1}, 2 * kRowBytes, {}, kLaneEnd, kJob, true);
+  shell.Settle();
+  EXPECT_EQ(shell.at(1, 2).rows, 0U) << "credit for the first may be on its way";
+  shell.Pass(200ms);
+  EXPECT_EQ(shell.at(1, 2).rows, 1U);
+  ASSERT_TRUE(shell.at(1, 1).refused);
+  EXPECT_EQ(shell.at(1, 1).refused->code(), Code::kBusy);
+}
+
 }  // namespace
 }  // namespace penstock::worker

@@ -142,6 +142,7 @@ void WorkerCore::State::OnBlock(Run& run, const BlockToken& block) {
   run.peeked = false;
   const LaneNo no = run.lane;
   OpenLane& lane = lanes_.at(no);
+  if (lane.ready.empty()) lane.ready_since = now_;
   lane.ready.push_back(block);
   ++ready_blocks_;
   Charge(lane.consumer(), block.info.bytes, 0);
@@ -193,13 +194,14 @@ void WorkerCore::State::Flush(OpenLane& lane) {
     if (!lent && !IsWorthACopy(lane)) return;
     Send(lane, block, lent);
     lane.ready.pop_front();
+    lane.ready_since = now_;
   }
   if (lane.over) EndLane(lane);
 }
 
 void WorkerCore::State::TellNeed(OpenLane& lane, const BlockInfo& info) {
   if (std::exchange(lane.told, info.end) == info.end) return;
-  Do(SendToConsumer{lane.session, lane.stream, msg::Groups{.groups = {{info.first, info.end, info.rows, info.bytes}}}});
+  Do(SendToConsumer{lane.session, lane.stream, msg::Groups{.groups = {{info.first, info.end, info.rows, info.bytes, info.digest}}}});
 }
 
 // Who shares memory and does not read is not sent copies ahead: only a lane's first block, and the rest of a group, of which its loop cannot
@@ -292,8 +294,19 @@ void WorkerCore::State::ServeLine() {
     }
   }
   const uint64_t lacking = budget_.ShortOf();
-  if (lacking == 0) return;
+  if (lacking == 0) return LetLargeGiveWay();
   MakeRoom(lacking + budget_.capacity() - budget_.committed(), WhoseStep(*budget_.FirstMust()), Pressing::kStep);
+}
+
+// One block larger than a reserve is out at a time, and another step waits for that. Where its consumer does not take it, for it has no memory for it
+// or wants another first, the lane is made again later. Who has memory has given credit by then.
+void WorkerCore::State::LetLargeGiveWay() {
+  const auto holder = budget_.InTheWay();
+  OpenLane* lane = holder && !IsOfGroups(*holder) ? Find(LaneNo{Raw(*holder) / 4}) : nullptr;
+  if (lane == nullptr || lane->ready.empty()) return;
+  const TimePoint patience = lane->ready_since + options_.group_patience;
+  if (now_ < patience) return WakeAt(patience);
+  Refuse(*lane, Status(Code::kBusy, "gave way to a lane whose block is as large, and whose consumer waits for it; open it elsewhere or later"));
 }
 
 // The lane that a step is for; of one by group, that of any follower.

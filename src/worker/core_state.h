@@ -54,6 +54,7 @@ struct OpenLane {
   uint64_t rows = 0;        // sent
   uint64_t reserve = 0;     // of a block, when it began to read
   std::deque<BlockToken> ready{};
+  TimePoint ready_since{};         // the first of them
   std::optional<LaneOver> over{};  // all is produced
   Cursor told{};                   // what was told of: a block that waits for credit, or groups
   // Of a lane by group.
@@ -226,6 +227,7 @@ class WorkerCore::State {
   void StopRun(TaskId task);
   void Discard(OpenLane& lane);
   void ServeLine();
+  void LetLargeGiveWay();
   const OpenLane* WhoseStep(HolderId holder);
 
   // core_groups.cc: lanes by group

@@ -1,0 +1,179 @@
+// A rank of a shared job that ends at one step is started anew alone: the steps that its seat had before count.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "dispatcher/core_harness.h"
+
+namespace penstock::dispatcher {
+namespace {
+
+using std::chrono::seconds;
+
+// Two declared consumers, batches of 4 rows; the second one is lost.
+class EvenRestartTest : public testing::Test {
+ protected:
+  void Start(uint32_t lanes) {
+    layout = LayoutOf(lanes);
+    h.AddWorker(1);
+    a.emplace(h.JoinOk(Of(1, 0), layout));
+    b.emplace(h.JoinOk(Of(2, 1), layout));
+    for (Scripted* reader : {&*a, &*b}) reader->Hold(h, 1);
+  }
+  msg::Join Of(uint64_t incarnation, uint32_t index) {
+    msg::Join join = h.JoinOf(incarnation);
+    join.consumers = 2;
+    join.index = index;
+    join.epochs = 2;
+    join.on_restart = OnRestart::kContinue;
+    return join;
+  }
+  void Had(Scripted& reader, uint64_t batches, uint64_t ready) {
+    reader.beat.batches = batches;
+    reader.beat.ready_batches = ready;
+    reader.Hold(h, 0);
+  }
+  // The lease of all but the first ends.
+  void OnlyFirstLives() {
+    for (int second = 0; second < 16; ++second) {
+      h.Pass(seconds(1));
+      a->Say(h);
+    }
+  }
+  Scripted StartAnew(uint64_t incarnation = 3) {
+    Scripted anew(h.JoinOk(Of(incarnation, 1), layout));
+    anew.Hold(h, 0);
+    return anew;
+  }
+  // No lane of the reader goes on: batches of its own start, and rows on its shelf.
+  static void Ended(CoreHarness& h, Scripted& reader, uint64_t batches, uint64_t rows) {
+    const msg::Grant& grant = reader.reply.grants.at(0);
+    reader.beat.holds = {{grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows, true}};
+    reader.beat.batches = batches;
+    reader.beat.ready_batches = rows / 4;
+    reader.beat.idle = rows < 4;
+    reader.Say(h);
+  }
+  void TearDown() override { EXPECT_EQ(h.core->TakeSnapshot(), h.stored); }
+
+  CoreHarness h;
+  Layout layout;
+  std::optional<Scripted> a, b;
+};
+
+TEST_F(EvenRestartTest, TheOthersWaitForItWhereItsSeatWasAndNotAtTheEpochsStart) {
+  Start(2);
+  Had(*a, 7, 3);
+  Had(*b, 5, 2);
+  OnlyFirstLives();
+  Scripted anew = StartAnew();
+  ASSERT_EQ(anew.reply.grants.size(), 1u);
+  EXPECT_EQ(anew.reply.limit, 0u) << "none of its own beyond the five before it";
+  EXPECT_EQ(a->Say(h).limit, 5u);
+  Had(anew, 0, 2);
+  EXPECT_EQ(anew.reply.limit, 2u);
+  EXPECT_EQ(a->Say(h).limit, 7u);
+}
+
+TEST_F(EvenRestartTest, ItGetsWhatIsLeftOfTheSteps) {
+  Start(2);
+  Had(*a, 7, 0);
+  Had(*b, 5, 2);
+  OnlyFirstLives();
+  Scripted anew = StartAnew();
+  Had(anew, 1, 0);
+  Ended(h, *a, 7, 8);
+  Ended(h, anew, 1, 12);
+  EXPECT_EQ(anew.reply.steps, 4u) << "of 9: 18 batches are there in all";
+  EXPECT_EQ(a->Say(h).steps, 9u);
+  h.Restart();
+  EXPECT_EQ(anew.Say(h).steps, 4u) << "what was told stays";
+}
+
+TEST_F(EvenRestartTest, TheStepsOfAllStartsBeforeItCountAndASecondDispatcherKnowsThem) {
+  Start(2);
+  Had(*a, 7, 3);
+  Had(*b, 2, 5);
+  OnlyFirstLives();
+  Scripted second = StartAnew(3);
+  h.Restart();
+  a->Say(h);
+  Had(second, 3, 2);
+  OnlyFirstLives();
+  Scripted third = StartAnew(4);
+  Had(third, 0, 3);
+  EXPECT_EQ(third.reply.limit, 3u);
+  EXPECT_EQ(a->Say(h).limit, 8u);
+}
+
+TEST_F(EvenRestartTest, ADispatcherThatWasStartedAnewKnowsTheStepsOfOneThatDiedMeanwhile) {
+  Start(4);
+  Had(*a, 7, 3);
+  b->beat.batches = 5;
+  b->Finish(h, b->reply.grants.at(0), {20, 0}, true, 1, false);
+  ASSERT_EQ(b->reply.grants.size(), 1u);
+  h.Restart();
+  OnlyFirstLives();
+  for (int beats = 0; beats < 3; ++beats) a->Hold(h, 1);  // all lanes are out
+  Scripted anew = StartAnew();
+  Had(anew, 0, 1);
+  EXPECT_EQ(anew.reply.limit, 1u);
+  EXPECT_EQ(a->Say(h).limit, 6u);
+}
+
+TEST_F(EvenRestartTest, OneThatLeftAndIsStartedAnewGoesOnAtItsStep) {
+  Start(2);
+  Had(*a, 7, 3);
+  Had(*b, 5, 2);
+  h.Say(SessionId{2}, msg::Leave{b->beat.job, b->beat.consumer, {}, {}});
+  h.Restart();
+  a->Say(h);
+  Scripted anew = StartAnew();
+  Had(anew, 0, 1);
+  EXPECT_EQ(anew.reply.limit, 1u);
+  EXPECT_EQ(a->Say(h).limit, 6u);
+}
+
+TEST_F(EvenRestartTest, TheNextEpochIsItsOwn) {
+  Start(2);
+  Had(*a, 7, 0);
+  Had(*b, 5, 2);
+  OnlyFirstLives();
+  Scripted anew = StartAnew();
+  for (Scripted* reader : {&*a, &anew}) {
+    reader->beat.epoch = Epoch{1};
+    Had(*reader, 0, 0);
+    reader->beat.holds.clear();
+    reader->beat.finished.clear();
+    for (const msg::Grant& grant : reader->reply.grants) {
+      reader->beat.finished.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, false});
+    }
+    reader->Say(h);
+    reader->beat.finished.clear();
+  }
+  for (int beats = 0; beats < 2; ++beats) {
+    for (Scripted* reader : {&*a, &anew}) reader->Hold(h, 1);
+  }
+  Had(*a, 1, 3);
+  Had(anew, 1, 2);
+  EXPECT_EQ(anew.reply.epoch, Epoch{1});
+  EXPECT_EQ(anew.reply.limit, 3u);
+}
+
+TEST_F(EvenRestartTest, ItsTagsGoOnInEveryEpochAndAfterARestartOfTheDispatcher) {
+  Start(2);
+  b->beat.tag = 25;
+  Had(*b, 5, 2);
+  OnlyFirstLives();
+  Scripted anew = StartAnew();
+  EXPECT_EQ(anew.reply.first_tag, 25u);
+  EXPECT_EQ(a->Say(h).first_tag, 0u);
+  h.Restart();
+  anew.beat.epoch = Epoch{1};
+  EXPECT_EQ(anew.Say(h).first_tag, 25u);
+}
+
+}  // namespace
+}  // namespace penstock::dispatcher
