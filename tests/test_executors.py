@@ -203,6 +203,18 @@ def test_code_that_makes_other_rows_on_another_worker_ends_the_loop_instead_of_m
         list(reader)
 
 
+def test_in_strict_code_that_makes_other_rows_on_another_worker_ends_the_loop_instead_of_mixing_them(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=2, worker_flags=CODE)
+    dataset = Dataset.from_range(100_000).map(_Fleeting()).batch(16)
+    with dataset.distribute(cluster.address, processing_mode="strict", num_consumers=1, consumer_index=0, places=4) as reader:
+        elements = iter(reader)
+        while not (next(elements)[:, 0] == cluster.workers[0].pid).any():
+            pass
+        cluster.kill_worker(0)
+        with pytest.raises(penstock.NotDeterministic, match="rows .* makes others"):
+            list(elements)
+
+
 def test_killing_a_worker_loses_and_repeats_nothing(start_cluster: StartCluster) -> None:
     cluster = start_cluster(2, worker_flags=CODE)
 

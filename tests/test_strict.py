@@ -157,6 +157,19 @@ def test_workers_that_are_killed_change_nothing(workers: int, start_cluster: Sta
     assert got == _order(dataset)
 
 
+def test_a_worker_that_is_killed_changes_nothing_of_what_functions_drop_and_multiply(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2, worker_flags=["--allow-code", "--cpus", "2"])
+    dataset = Dataset.from_range(6_000).filter(lambda x: x % 7 > 2).flat_map(lambda x: [x] * int(x % 3)).batch(N)
+    with dataset.distribute(cluster.address, processing_mode="strict", places=W, seed=SEED, memory="64KiB") as reader:
+        got = []
+        for step, batch in enumerate(reader):
+            got.append(ids_of(batch))
+            if step == 20:
+                cluster.kill_worker(0)
+        assert reader.stats().reopened > 0
+    assert got == _order(dataset)
+
+
 def test_a_small_memory_changes_nothing(files: Path, start_cluster: StartCluster) -> None:
     cluster = start_cluster(2, memory="8MiB")
     dataset = NATIVE["records"](files)

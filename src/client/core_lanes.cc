@@ -122,6 +122,7 @@ void ClientCore::OpenOn(Lanes::iterator at, WorkerId worker) {
   lane.credit.outstanding = strict() ? 0 : CreditFor(lane, Committed());
   lane.urgent = loop_waits_ && (!strict() || lane.waited);
   lane.told_waits = strict() && lane.urgent;
+  if (strict()) lane.arrived = lane.opened_at = ToldFrom(lane, worker);
   Do(action::SendWorker{worker, lane.stream, OpenOf(at, strict() ? lane.arrived : ReplayFrom(lane), lane.credit.outstanding)});
 }
 

@@ -134,6 +134,7 @@ void ClientCore::PlaceRingLanes(const std::vector<RingReader::Need>& needs) {
     Lane& lane = at->second;
     lane.waited = need.waited;
     lane.needed = need.from;
+    while (!lane.told.empty() && lane.told.begin()->second.end < need.from) lane.told.erase(lane.told.begin());
     const bool waited_now = need.waited && loop_waits_ && !lane.urgent;
     if (lane.state == LaneState::kBackoff && lane.retry_at <= now_) lane.state = LaneState::kSpare;
     // What pads an epoch is another's, and was passed.
@@ -193,12 +194,36 @@ void ClientCore::GroupsTold(Lanes::iterator at, const msg::Groups& groups) {
   lane.told_waits = false;
   Moved(lane, true);
   for (const msg::Group& group : groups.groups) {
+    if (const LastBlock* before = ToldOtherwise(lane, group)) return FailForReplay(at, *before);
     if (Status told = ring_->Tell(id, group); !told.ok()) return RingTrouble(at, std::move(told));
     lane.told_bytes = std::max(lane.told_bytes, group.bytes);
     lane.arrived = group.end;
   }
   if (!groups.ended) return;
+  if (const auto beyond = lane.told.lower_bound(lane.arrived); beyond != lane.told.end()) return FailForReplay(at, beyond->second);
   if (Status told = ring_->TellEnd(id, lane.arrived); !told.ok()) return RingTrouble(at, std::move(told));
+}
+
+// What was told of these rows before, by any worker, where it was something else; else they are remembered. Groups are cut alike by all, so those
+// that overlap are one.
+const ClientCore::LastBlock* ClientCore::ToldOtherwise(Lane& lane, const msg::Group& group) {
+  if (group.digest == 0 || job_.layout.purity != Purity::kPure) return nullptr;
+  auto known = lane.told.upper_bound(group.first);
+  if (known != lane.told.end() && known->first < group.end) return &known->second;
+  if (known == lane.told.begin() || std::prev(known)->second.end <= group.first) {
+    lane.told.emplace_hint(known, group.first, LastBlock{group.first, group.end, group.digest, lane.worker});
+    return nullptr;
+  }
+  const LastBlock& before = std::prev(known)->second;
+  return before.first == group.first && before.end == group.end && before.digest == group.digest ? nullptr : &before;
+}
+
+// Where a stream begins to tell: of a group that another worker has told of, where there is one, for it shows whether this one makes the same rows.
+Cursor ClientCore::ToldFrom(const Lane& lane, WorkerId worker) {
+  const auto next = lane.told.lower_bound(lane.arrived);
+  if (next != lane.told.end() || next == lane.told.begin()) return lane.arrived;
+  const LastBlock& last = std::prev(next)->second;
+  return last.end == lane.arrived && last.worker != worker ? last.first : lane.arrived;
 }
 
 void ClientCore::GroupArrived(Lanes::iterator at, const ShelfBlock& block) {

@@ -152,6 +152,7 @@ worker::StepOutcome WorkerNode::Make(Task& task, uint64_t room) {
     return LaneOver{{task.to, 0}, false};
   }
   block.info.bytes = block.info.rows * job.row_bytes;
+  block.info.digest = Hash(Raw(task.lane.lane), block.info.first.seq, block.info.first.child) ^ Hash(block.info.rows, block.info.end.seq, 1);
   if (block.info.bytes > room) return Blocked{Waits::kBudget, block.info.bytes};
   block.cursors.push_back(block.info.end);
   if (job.plain()) block.cursors.clear();

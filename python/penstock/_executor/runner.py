@@ -211,7 +211,10 @@ class Lane:
             rows = len(self.rows) if over and self.rows.bytes <= want["target"] else rows
             rows = min(rows, self.rows.rows_within(want["cap"]))
         cursors = self.rows.cursors
-        end = cursors[rows] if rows < len(cursors) else _after(cursors[-1], (self.next_seq, 0), self.program.keeps_rows)
+        if want["by_group"]:  # of the group alone: whoever makes it again has taken others behind it, and tells the same
+            end = _after(cursors[rows - 1], (0, 0), self.program.keeps_rows)
+        else:
+            end = cursors[rows] if rows < len(cursors) else _after(cursors[-1], (self.next_seq, 0), self.program.keeps_rows)
         return {
             "rows": rows,
             "first_seq": self.reached[0],
