@@ -76,10 +76,29 @@ def test_a_wrong_or_missing_token_is_refused(servers: Servers, files: Files, tok
 def test_a_worker_with_a_wrong_token_exits_for_good(servers: Servers, files: Files, tmp_path: Path) -> None:
     dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", str(files.token))
     wrong = tmp_path / "wrong"
-    wrong.write_text("wrong")
+    wrong.write_text("the token of another service")
     refused = run("worker", "--dispatcher", dispatcher.address, "--token-file", str(wrong))
     assert refused.returncode == 2
     assert "PENSTOCK_TOKEN_FILE" in refused.stderr
+
+
+@pytest.mark.parametrize("role", [["dispatcher"], ["worker", "--dispatcher", "127.0.0.1:9"]], ids=["dispatcher", "worker"])
+def test_a_server_refuses_a_token_that_is_no_service_s_own(files: Files, tmp_path: Path, role: list[str]) -> None:
+    token = tmp_path / "token"
+    cases = [(_token(files, "--job", "train"), "need the service's own"), (_token(files, "--expires", "1s"), "need the service's own"),
+             ("secret", "has 6 bytes, and could be guessed")]  # fmt: skip
+    for text, words in cases:
+        token.write_text(text)
+        refused = run(*role, "--listen", "127.0.0.1:0", "--token-file", str(token))
+        assert refused.returncode == 2
+        assert words in refused.stderr
+
+
+def test_a_server_that_lets_anybody_in_warns_of_it_and_one_on_loopback_does_not(servers: Servers) -> None:
+    everywhere = servers.start("dispatcher", "--listen", "0.0.0.0:0", "--without-token")
+    assert "security.open" in everywhere.log
+    assert "PENSTOCK_TOKEN_FILE" in everywhere.log
+    assert "security.open" not in servers.start("dispatcher", "--listen", "127.0.0.1:0", "--without-token").log
 
 
 def test_a_token_expires(servers: Servers, files: Files) -> None:
@@ -234,6 +253,17 @@ def test_only_allowed_paths_are_read_however_they_are_written(servers: Servers, 
                 list(Dataset.from_tfrecord(escape).distribute(service))
         for pattern in (allowed.pattern, f"file://{allowed.pattern}", f"{allowed.directory}/../allowed/*.tfrecord*"):
             assert len(list(Dataset.from_tfrecord(pattern).distribute(service))) == 20
+
+
+def test_a_refused_path_is_in_the_workers_log_with_where_its_link_leads(servers: Servers, paths: tuple[Records, Records]) -> None:
+    allowed, secret = paths
+    dispatcher, worker = _service(servers, worker_flags=("--allow-path", str(allowed.directory)))
+    with penstock.connect(dispatcher.address) as service:
+        with pytest.raises(penstock.PermissionDenied, match="a link in it leads out of what the worker was started with") as refused:
+            list(Dataset.from_tfrecord(f"{allowed.directory}/link.gz").distribute(service))
+        assert str(secret.files[0]) not in str(refused.value), "who asks is not told where"
+    wait_until(lambda: "path.refused" in worker.log, "the refusal is logged")
+    assert f"leads_to={secret.files[0]}" in worker.log
 
 
 # ---- peers that hold on

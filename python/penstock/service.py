@@ -142,9 +142,12 @@ def _token(token: str | None, address: str) -> str:
     if not file:
         return os.environ.get("PENSTOCK_TOKEN", "")
     try:
-        return Path(file).read_text().rstrip("\r\n")
+        found = Path(file).read_text().rstrip("\r\n")
     except OSError as error:
         raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which cannot be read: {error.strerror}") from error
+    if not found:
+        raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which is empty; write a token into it")
+    return found
 
 
 def _tls(tls: str | Mapping[str, str] | None) -> tuple[str, str, str]:

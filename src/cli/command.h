@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,12 @@ class Flags {
  public:
   explicit Flags(CLI::App& app) : app_(app) {}
   void Text(const std::string& name, std::string* value, const std::string& help);
+  void Text(const std::string& name, std::optional<std::string>* value, const std::string& help);  // "" is a value, too
   void Texts(const std::string& name, std::vector<std::string>* values, const std::string& help);  // may be repeated
   void Number(const std::string& name, uint32_t* value, const std::string& help);
   void Bytes(const std::string& name, uint64_t* value, const std::string& help);  // "256MiB"
   void Time(const std::string& name, Duration* value, const std::string& help);   // "30s"
+  void Time(const std::string& name, std::optional<Duration>* value, const std::string& help);
   void Switch(const std::string& name, bool* value, const std::string& help);
   void Names(const std::string& name, std::vector<std::string>* values, const std::string& help);  // without a dash, anywhere
   void CommandLine(const std::string& name, std::vector<std::string>* values,

@@ -59,12 +59,18 @@ int ExitCodeOf(const Status& status) {
 }
 
 void Flags::Text(const std::string& name, std::string* value, const std::string& help) { app_.add_option(name, *value, help)->type_name("TEXT"); }
+void Flags::Text(const std::string& name, std::optional<std::string>* value, const std::string& help) {
+  AddParsed(app_, name, value, help, "TEXT", [](const std::string& text) { return Result<std::string>(text); });
+}
 void Flags::Texts(const std::string& name, std::vector<std::string>* values, const std::string& help) {
   app_.add_option(name, *values, help)->type_name("TEXT")->allow_extra_args(false);
 }
 void Flags::Number(const std::string& name, uint32_t* value, const std::string& help) { app_.add_option(name, *value, help)->type_name("N"); }
 void Flags::Bytes(const std::string& name, uint64_t* value, const std::string& help) { AddParsed(app_, name, value, help, "SIZE", ParseBytes); }
 void Flags::Time(const std::string& name, Duration* value, const std::string& help) { AddParsed(app_, name, value, help, "TIME", ParseDuration); }
+void Flags::Time(const std::string& name, std::optional<Duration>* value, const std::string& help) {
+  AddParsed(app_, name, value, help, "TIME", ParseDuration);
+}
 void Flags::Switch(const std::string& name, bool* value, const std::string& help) { app_.add_flag(name, *value, help); }
 void Flags::Names(const std::string& name, std::vector<std::string>* values, const std::string& help) {
   app_.add_option(name, *values, help)->type_name("");

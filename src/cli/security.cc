@@ -1,15 +1,35 @@
 #include "cli/security.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <utility>
 #include <variant>
 
+#include "base/log.h"
 #include "cli/surroundings.h"
 #include "cluster/placement.h"
 #include "wire/address.h"
+#include "wire/token.h"
 
 namespace penstock::cli {
+namespace {
+
+constexpr const char* kOpenToAll =
+    "it serves other machines and asks nobody for a token: whoever can reach it can read, and run programs on readers that have --allow-code; set "
+    "PENSTOCK_TOKEN_FILE to a file with a secret, on servers and trainers alike";
+
+Result<bool> LetsAnybodyIn(const std::string& listen, const Credentials& credentials) {
+  const auto parsed = ParseAddress(listen);
+  if (!parsed.ok()) return parsed.status().Prefixed("--listen");
+  const auto* tcp = std::get_if<TcpAddress>(&*parsed);
+  if (tcp == nullptr || cluster::IsLoopback(tcp->host)) return false;
+  const bool asks_for_certificates = credentials.tls != nullptr && credentials.tls->can_serve() && credentials.tls->can_check();
+  return credentials.token.empty() && !asks_for_certificates;
+}
+
+}  // namespace
 
 void SecurityFlags::Declare(Flags& flags) {
   flags.Text("--token-file", &token_file_, "File with the service's token; default PENSTOCK_TOKEN_FILE or PENSTOCK_TOKEN");
@@ -29,6 +49,8 @@ TlsFiles SecurityFlags::tls_files() const {
           .key = tls_.key.empty() ? Variable("PENSTOCK_TLS_KEY") : tls_.key};
 }
 
+std::string SecurityFlags::token_file() const { return token_file_.empty() ? Variable("PENSTOCK_TOKEN_FILE") : token_file_; }
+
 Result<Credentials> SecurityFlags::Read() const {
   Credentials credentials;
   PENSTOCK_ASSIGN(credentials.token, ReadToken(token_file_));
@@ -40,7 +62,10 @@ Result<Credentials> SecurityFlags::Read() const {
 
 Result<Credentials> SecurityFlags::ReadToServe(const std::string& listen) const {
   PENSTOCK_ASSIGN(Credentials credentials, Read());
+  if (!credentials.token.empty()) PENSTOCK_TRY(CheckClusterToken(credentials.token));
   if (!open_to_all_) PENSTOCK_TRY(CheckExposure(listen, credentials));
+  PENSTOCK_ASSIGN(const bool anybody, LetsAnybodyIn(listen, credentials));
+  if (anybody) LogWarn("security.open", {{"listen", listen}, {"what", kOpenToAll}});
   if (credentials.tls == nullptr || credentials.tls->can_serve()) return credentials;
   return Status(Code::kInvalid, "a server that speaks TLS needs a certificate: give --tls-cert and --tls-key (PENSTOCK_TLS_CERT, PENSTOCK_TLS_KEY)");
 }
@@ -50,19 +75,27 @@ Result<std::string> ReadToken(const std::string& token_file) {
   if (path.empty()) return Variable("PENSTOCK_TOKEN");
   std::ifstream file(path);
   std::string token{std::istreambuf_iterator<char>(file), {}};
-  if (!file) return Status(Code::kInvalid, "cannot read the token file " + path + "; --token-file or PENSTOCK_TOKEN_FILE names it");
+  if (!file) {
+    return Status(Code::kInvalid, "cannot read the token file " + path + " (" + std::strerror(errno) + "), which " +
+                                      (token_file.empty() ? "PENSTOCK_TOKEN_FILE" : "--token-file") + " names");
+  }
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty()) return Status(Code::kInvalid, "the token file " + path + " is empty; write a token into it");
   return token;
 }
 
+Result<std::string> ReadClusterToken(const std::string& token_file) {
+  PENSTOCK_ASSIGN(std::string token, ReadToken(token_file));
+  if (token.empty()) {
+    return Status(Code::kInvalid, "a token for a job or a time is made from the service's own: give --token-file FILE, or set PENSTOCK_TOKEN_FILE");
+  }
+  PENSTOCK_TRY(CheckClusterToken(token));
+  return token;
+}
+
 Status CheckExposure(const std::string& listen, const Credentials& credentials) {
-  const auto parsed = ParseAddress(listen);
-  if (!parsed.ok()) return parsed.status().Prefixed("--listen");
-  const auto* tcp = std::get_if<TcpAddress>(&*parsed);
-  if (tcp == nullptr || cluster::IsLoopback(tcp->host)) return {};
-  const bool asks_for_certificates = credentials.tls != nullptr && credentials.tls->can_serve() && credentials.tls->can_check();
-  if (!credentials.token.empty() || asks_for_certificates) return {};
+  PENSTOCK_ASSIGN(const bool anybody, LetsAnybodyIn(listen, credentials));
+  if (!anybody) return {};
   return Status(Code::kInvalid,
                 "listening on " + listen +
                     " lets other machines in, and nothing is asked of them: give --token-file FILE (PENSTOCK_TOKEN_FILE), or --tls-cert, "

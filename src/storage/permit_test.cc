@@ -63,6 +63,18 @@ TEST_F(PermitTest, ARefusalDoesNotTellWhatExists) {
   EXPECT_EQ(File::Open((root_ / "outside" / "no-such-file").string()).status().code(), Code::kPermission);
 }
 
+TEST_F(PermitTest, ALinkThatLeadsOutIsCalledALinkWhetherThereIsSomethingOrNot) {
+  fs::create_symlink(root_ / "outside" / "no-such-file", inside_ / "nothing");
+  const auto refusal = [&](const char* name) {
+    const std::string path = (inside_ / name).string();
+    std::string text(CheckPermitted(path).message());
+    return text.replace(text.find(path), path.size(), "NAME");
+  };
+  EXPECT_THAT(refusal("link"), HasSubstr("NAME: a link in it leads out of what the worker was started with, --allow-path " + inside_.string()));
+  EXPECT_EQ(refusal("link"), refusal("nothing"));
+  EXPECT_THAT(refusal("link"), testing::Not(HasSubstr("secret")));
+}
+
 TEST_F(PermitTest, AnAllowedPathMayBeALinkItself) {
   ASSERT_TRUE(PermitOnly({(root_ / "alias").string() + "/"}).ok());
   EXPECT_TRUE(File::Open((root_ / "alias" / "a").string()).ok());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 
@@ -197,6 +198,21 @@ class Loaded final : public Tls {
   const bool checks_;
 };
 
+// OpenSSL's own word for a file that is not there is "system lib".
+Status CheckReadable(const std::string& what, const char* variable, const std::string& file) {
+  if (file.empty()) return {};
+  const std::unique_ptr<FILE, decltype(&fclose)> opened(fopen(file.c_str(), "re"), fclose);
+  if (opened != nullptr && fgetc(opened.get()) != EOF) return {};
+  const std::string why = opened == nullptr || ferror(opened.get()) != 0 ? std::strerror(errno) : "it is empty";
+  return Status(Code::kInvalid, "cannot read the TLS " + what + " " + file + " (" + why + "): " + variable + " names a PEM file of this machine");
+}
+
+Status CheckReadable(const TlsFiles& files) {
+  PENSTOCK_TRY(CheckReadable("authority", "--tls-ca or PENSTOCK_TLS_CA", files.ca));
+  PENSTOCK_TRY(CheckReadable("certificate", "--tls-cert or PENSTOCK_TLS_CERT", files.cert));
+  return CheckReadable("key", "--tls-key or PENSTOCK_TLS_KEY", files.key);
+}
+
 Status WrongFile(const std::string& what, const std::string& file) {
   return Status(Code::kInvalid, "cannot use " + file + " as the TLS " + what + ": " + LastError());
 }
@@ -209,6 +225,7 @@ Result<std::shared_ptr<const Tls>> Tls::Load(const TlsFiles& files) {
     return Status(Code::kInvalid,
                   "a TLS certificate and its key go together: give both --tls-cert and --tls-key (PENSTOCK_TLS_CERT, PENSTOCK_TLS_KEY)");
   }
+  PENSTOCK_TRY(CheckReadable(files));
   ERR_clear_error();
   Context context(SSL_CTX_new(TLS_method()), SSL_CTX_free);
   SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);

@@ -123,5 +123,12 @@ TEST(Tls, AFileThatIsNoneIsNamed) {
   EXPECT_THAT(Tls::Load({.ca = {}, .cert = path, .key = {}}).status().message(), HasSubstr("--tls-key"));
 }
 
+TEST(Tls, AFileThatCannotBeReadIsSaidToBeThatWithItsVariable) {
+  const Status absent = Tls::Load({.ca = "/no/such/file", .cert = {}, .key = {}}).status();
+  EXPECT_THAT(absent.message(), HasSubstr("cannot read the TLS authority /no/such/file (No such file or directory): --tls-ca or PENSTOCK_TLS_CA"));
+  EXPECT_THAT(Tls::Load({.ca = {}, .cert = "/dev/null", .key = "/no"}).status().message(), HasSubstr("/dev/null (it is empty): --tls-cert"));
+  EXPECT_THAT(Tls::Load({.ca = ::testing::TempDir(), .cert = {}, .key = {}}).status().message(), HasSubstr("Is a directory"));
+}
+
 }  // namespace
 }  // namespace penstock

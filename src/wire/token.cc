@@ -14,6 +14,7 @@ namespace penstock {
 namespace {
 
 constexpr std::string_view kPrefix = "pst1.";
+constexpr size_t kLeastBytes = 16;  // of the cluster's own: shorter ones are found by trying
 
 std::string Hex(std::string_view bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -77,6 +78,19 @@ std::string RandomToken() {
 std::string DeriveToken(std::string_view cluster_token, const TokenClaims& claims) {
   const std::string text = std::to_string(claims.expires) + " " + claims.job;
   return std::string(kPrefix) + Hex(text) + "." + Sign(cluster_token, text);
+}
+
+Status CheckClusterToken(std::string_view token) {
+  if (token.starts_with(kPrefix)) {
+    return Status(Code::kInvalid,
+                  "this token was made from the service's own, for a job or a time, and is for those who read: servers, and whoever makes more of "
+                  "them, need the service's own, which `penstock token create` without --job and --expires makes");
+  }
+  if (token.size() < kLeastBytes) {
+    return Status(Code::kInvalid, "the token has " + std::to_string(token.size()) + " bytes, and could be guessed: a service's own has at least " +
+                                      std::to_string(kLeastBytes) + "; `penstock token create` makes one");
+  }
+  return {};
 }
 
 Result<TokenClaims> CheckToken(std::string_view cluster_token, std::string_view shown, int64_t now) {

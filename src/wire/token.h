@@ -23,6 +23,9 @@ std::string DeriveToken(std::string_view cluster_token, const TokenClaims& claim
 // What the shown token allows. Permission says what is wrong with it and what to do.
 Result<TokenClaims> CheckToken(std::string_view cluster_token, std::string_view shown, int64_t now);
 
+// A token that is to be the cluster's own: Invalid for one that was made from another, and for one that could be guessed.
+Status CheckClusterToken(std::string_view token);
+
 // The same time for every wrong token.
 bool SameToken(std::string_view one, std::string_view other);
 

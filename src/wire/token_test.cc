@@ -16,6 +16,18 @@ TEST(Token, ADerivedOneSaysWhatItAllows) {
   EXPECT_EQ(CheckToken("secret", DeriveToken("secret", {.job = "j"}), 1'000'000'000)->job, "j");
 }
 
+TEST(Token, TheClustersOwnIsNeitherMadeFromAnotherNorShort) {
+  const std::string own = RandomToken();
+  EXPECT_TRUE(CheckClusterToken(own).ok());
+  EXPECT_TRUE(CheckClusterToken("sixteen bytes...").ok());
+  EXPECT_THAT(CheckClusterToken("fifteen bytes..").message(), HasSubstr("has 15 bytes, and could be guessed"));
+  for (const TokenClaims& claims : {TokenClaims{.job = "j"}, TokenClaims{.expires = 100}}) {
+    const Status refused = CheckClusterToken(DeriveToken(own, claims));
+    EXPECT_EQ(refused.code(), Code::kInvalid);
+    EXPECT_THAT(refused.message(), HasSubstr("need the service's own"));
+  }
+}
+
 TEST(Token, AnExpiredOneIsRefusedWithTheRemedy) {
   const Status refused = CheckToken("secret", DeriveToken("secret", {.expires = 100}), 100).status();
   EXPECT_EQ(refused.code(), Code::kPermission);
