@@ -116,3 +116,31 @@ def test_a_subcommand_that_is_far_from_all_is_named() -> None:
     assert (done.returncode, done.stderr) == (2, "penstock: there is no subcommand 'foo'; `penstock --help` lists them\n")
     assert run("--help").returncode == 0
     assert run("status", "--help").returncode == 0
+
+
+# ---- names of jobs whose start was refused
+
+
+def test_a_start_that_a_worker_refuses_leaves_its_name_to_the_one_that_was_mended(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    with pytest.raises(penstock.PermissionDenied, match="--allow-code"):
+        list(Dataset.from_range(10).map(lambda x: x).distribute(cluster.address, job_name="train"))
+    with Dataset.from_range(20).distribute(cluster.address, job_name="train") as mended:
+        assert len(list(mended)) == 20
+
+
+def test_a_program_that_ends_with_a_refusal_leaves_its_name(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    joins = "job_name='train', num_consumers=2, consumer_index=0"
+    refused = f"import sys, penstock; list(penstock.Dataset.from_range(10).map(lambda x: x).distribute(sys.argv[1], {joins}))"
+    assert subprocess.run([sys.executable, "-c", refused, cluster.address], capture_output=True, timeout=60, check=False).returncode == 1
+    with Dataset.from_range(20).distribute(cluster.address, job_name="train") as mended:
+        assert len(list(mended)) == 20
+
+
+def test_a_job_of_which_a_row_was_delivered_keeps_its_name(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    with Dataset.from_range(1000).distribute(cluster.address, job_name="train") as reader:
+        next(iter(reader))
+    with pytest.raises(penstock.DatasetMismatch, match="reads another dataset"):
+        Dataset.from_range(20).distribute(cluster.address, job_name="train")

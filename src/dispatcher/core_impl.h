@@ -109,6 +109,7 @@ class DispatcherCore::Impl {
   void OnListed(JobId id, const msg::Inputs& inputs);
   void FailListing(JobId id, const Status& error);
   Status CheckTerms(const Job& job, const msg::Join& join) const;
+  bool MakesWay(const Job& job, const msg::Join& join) const;
   std::optional<std::string> OutcomeOf(const std::string& name) const;
   std::string WaitsFor(const Job& job, const Consumer& consumer, size_t workers) const;
   void CheckListings();
@@ -139,6 +140,7 @@ class DispatcherCore::Impl {
   // jobs.cc
   void CollectJobs();
   void CollectUnread();
+  std::map<JobId, Job>::iterator Forget(std::map<JobId, Job>::iterator job);
   std::map<JobId, Job>::iterator Bury(std::map<JobId, Job>::iterator job, std::string outcome);
 
   // restores.cc

@@ -60,6 +60,27 @@ bool EpochState::AllGranted() const {
 
 bool EpochState::Done() const { return AllGranted() && pool_.empty() && holders_.empty(); }
 
+bool EpochState::Untouched() const {
+  std::map<std::pair<LaneKey, Cursor>, Seq> rows;  // that wait, up to where
+  for (const auto& [at, piece] : pool_) {
+    if (piece.doubtful) return false;
+    rows[at] = piece.to;
+  }
+  for (const auto& [consumer, holder] : holders_) {
+    for (const auto& [name, held] : holder) {
+      if (held.doubtful || held.ended || held.asked > held.from) return false;
+      rows[{name.lane, held.from}] = held.to;
+    }
+  }
+  std::map<LaneKey, Seq> reach;  // without a gap from a lane's first row
+  for (const auto& [at, to] : rows) {
+    Seq& upto = reach[at.first];
+    if (at.second != Cursor{upto, 0}) return false;
+    upto = to;
+  }
+  return std::all_of(replicas_.begin(), replicas_.end(), [&](const ReplicaState& state) { return Unread(state, reach); });
+}
+
 uint64_t EpochState::Available() const {
   uint64_t count = pool_.size();
   for (const ReplicaState& replica : replicas_) count += LanesLeft(replica, shape_.lanes, Ranged());
@@ -216,6 +237,19 @@ uint64_t EpochState::DropPool() { return std::exchange(pool_, {}).size(); }
 void EpochState::RestoreGrant(ConsumerId consumer, const GrantName& name, Held held) {
   held.revoked = held.revoked || Dropped(name.lane.replica);
   holders_[consumer][name] = held;
+}
+
+// What was granted of each lane waits again, as `reach` says.
+bool EpochState::Unread(const ReplicaState& state, const std::map<LaneKey, Seq>& reach) const {
+  if (state.dropped) return false;
+  const uint32_t lanes = Ranged() ? static_cast<uint32_t>(state.ranged.size()) : state.watermark;
+  for (uint32_t lane = 0; lane < lanes; ++lane) {
+    const auto waits = reach.find({epoch_, state.replica, LaneId{lane}});
+    const Seq upto = waits == reach.end() ? 0 : waits->second;
+    const bool whole = Ranged() ? !state.ranged[lane].ended && upto == state.ranged[lane].next : upto == kLaneEnd;
+    if (!whole) return false;
+  }
+  return true;
 }
 
 bool EpochState::Dropped(ReplicaId replica) const {

@@ -92,6 +92,8 @@ class EpochState {
   bool AllGranted() const;
   // Everything was delivered, or dropped by rule.
   bool Done() const;
+  // Nobody was ever given a row: all that was granted is back, or at its start.
+  bool Untouched() const;
   // Grants that could be given now; ranges count as one a lane that has not ended.
   uint64_t Available() const;
   uint64_t LanesDone() const;
@@ -133,6 +135,7 @@ class EpochState {
  private:
   ReplicaState* FindReplica(ReplicaId replica);
   bool Dropped(ReplicaId replica) const;
+  bool Unread(const ReplicaState& state, const std::map<LaneKey, Seq>& reach) const;
   void EndLane(LaneKey lane, Seq end);
   using Pool = std::map<std::pair<LaneKey, Cursor>, Piece>;
   msg::Grant TakePiece(ConsumerId consumer, Pool::iterator at, uint64_t rows);

@@ -33,6 +33,38 @@ TEST(EpochState, IsDoneWhenEveryLaneWasDeliveredToItsEnd) {
   EXPECT_TRUE(state.Done());
 }
 
+TEST(EpochState, IsUntouchedUntilARowWasDeliveredHoweverOftenLanesWentOut) {
+  for (const uint64_t range_rows : {0, 100}) {
+    EpochState state = Shared(2, range_rows);
+    EXPECT_TRUE(state.Untouched());
+    const msg::Grant first = *state.TakeLane(kA);
+    state.TakeLane(kB);
+    EXPECT_TRUE(state.Untouched()) << "granted, and nobody has asked for a row";
+    state.Finish(kA, FinishOf(first, {0, 0}, false));
+    state.GiveBackAll(kB, false);
+    EXPECT_TRUE(state.Untouched()) << "all of it is back";
+    const msg::Grant again = *state.TakeFromPool(kB);
+    state.Finish(kB, FinishOf(again, {1, 0}, false));
+    EXPECT_FALSE(state.Untouched());
+  }
+}
+
+TEST(EpochState, IsTouchedByWhatADeadConsumerMayHaveDeliveredAndByALanesEnd) {
+  EpochState doubtful = Shared(1);
+  doubtful.TakeLane(kA);
+  doubtful.GiveBackAll(kA, true);
+  EXPECT_FALSE(doubtful.Untouched());
+  EpochState asked = Shared(1);
+  asked.TakeLane(kA);
+  asked.Find(kA)->begin()->second.asked = {1, 0};
+  EXPECT_FALSE(asked.Untouched());
+  for (const uint64_t range_rows : {0, 100}) {
+    EpochState ended = Shared(1, range_rows);
+    ended.Finish(kA, FinishOf(*ended.TakeLane(kA), {7, 0}, true));
+    EXPECT_FALSE(ended.Untouched());
+  }
+}
+
 TEST(EpochState, WhatIsGivenBackGoesOutAtAHigherFence) {
   EpochState state = Shared(1);
   const msg::Grant first = *state.TakeLane(kA);

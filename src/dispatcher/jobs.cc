@@ -54,13 +54,29 @@ void DispatcherCore::Impl::CollectUnread() {
   }
 }
 
-std::map<JobId, Job>::iterator DispatcherCore::Impl::Bury(std::map<JobId, Job>::iterator it, std::string outcome) {
+// A start that came to nothing, refused by a worker, say: nobody reads, and no row was delivered. Whoever mends what was wrong comes with other
+// terms, and the name is theirs.
+bool DispatcherCore::Impl::MakesWay(const Job& job, const msg::Join& join) const {
+  const bool begun = Read(job) || !job.base.empty() || job.generation != Generation{} || job.first_open != Epoch{} || !job.delivered.empty() ||
+                     OutcomeOf(job.name).has_value();
+  if (begun || (job.consumers == join.consumers && CheckTerms(job, join).ok())) return false;
+  const auto came_somewhere = [](const VacantSeat& seat) { return seat.ended || seat.epoch != Epoch{} || !seat.position.empty(); };
+  return std::all_of(job.open.begin(), job.open.end(), [](const auto& item) { return item.second.Untouched(); }) &&
+         std::none_of(job.vacated.begin(), job.vacated.end(), [&](const auto& item) { return came_somewhere(item.second); });
+}
+
+std::map<JobId, Job>::iterator DispatcherCore::Impl::Forget(std::map<JobId, Job>::iterator it) {
   const Job& job = it->second;
   Put(JobKey(job.id), std::nullopt);
   Put(InputsKey(job.id), std::nullopt);
   if (!job.base.empty()) Put(BaseKey(job.id), std::nullopt);
   for (const auto& [epoch, state] : job.open) Put(EpochKey(job.id, epoch), std::nullopt);
   for (const auto& [id, member] : job.members) Put(MemberKey(job.id, id), std::nullopt);
+  return jobs_.erase(it);
+}
+
+std::map<JobId, Job>::iterator DispatcherCore::Impl::Bury(std::map<JobId, Job>::iterator it, std::string outcome) {
+  const Job& job = it->second;
   Log("job '" + job.name + "' " + outcome);
   tombstones_.push_back({next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, std::move(outcome)});
   Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));
@@ -68,7 +84,7 @@ std::map<JobId, Job>::iterator DispatcherCore::Impl::Bury(std::map<JobId, Job>::
     Put(TombstoneKey(tombstones_.front().ordinal), std::nullopt);
     tombstones_.pop_front();
   }
-  return jobs_.erase(it);
+  return Forget(it);
 }
 
 }  // namespace penstock::dispatcher

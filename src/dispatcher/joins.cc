@@ -33,7 +33,11 @@ bool WorthAnotherWorker(Code code) {
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::Join& join) {
   if (Status status = CheckJoin(join); !status.ok()) return Fail(session, request, status);
   const PendingJoin pending{session, request, join, {}};
-  if (Job* job = FindJob(join)) return JoinReady(pending, *job);
+  if (Job* job = FindJob(join)) {
+    if (!MakesWay(*job, join)) return JoinReady(pending, *job);
+    Log(Named(*job) + " was never read, and makes way for another of its name");
+    Forget(jobs_.find(job->id));
+  }
   if (Listing* listing = FindListing(join)) {
     if (Status status = CheckTerms(listing->job, join); !status.ok()) return Fail(session, request, status);
     joins_.push_back(pending);

@@ -68,6 +68,42 @@ TEST(Join, OfAJobOverAnotherDatasetIsAMismatchThatSaysHowTheyDiffer) {
   EXPECT_THAT(error.message(), HasSubstr("job 'train' reads another dataset: plan in the job, other here"));
 }
 
+TEST(Join, ANameIsFreeAgainWhenItsJobWasLeftBeforeARowWasDelivered) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined refused = h.JoinOk(h.JoinOf(1), LayoutOf(3));
+  Scripted consumer(refused);
+  consumer.beat.begun = true;
+  consumer.beat.want = 2;
+  consumer.Say(h);
+  consumer.Hold(h, 2);
+  msg::Join mended = h.JoinOf(2);
+  mended.dataset = h.Register("mended");
+  EXPECT_EQ(ErrorOf(h.Join(mended, LayoutOf(4))).code(), Code::kMismatch) << "somebody reads";
+  h.Say(SessionId{1}, msg::Leave{refused.job, refused.consumer, {}, {}});
+  const msg::Joined joined = h.JoinOk(mended, LayoutOf(4));
+  EXPECT_NE(joined.job, refused.job);
+  EXPECT_EQ(joined.layout.lanes, 4u);
+  h.Restart();
+  EXPECT_EQ(std::get<msg::StatusReply>(h.Say(SessionId{7}, msg::StatusAsk{})).jobs.size(), 1u) << "nothing is left of it in the store";
+}
+
+TEST(Join, ANameStaysWithAJobOfWhichARowWasDelivered) {
+  CoreHarness h;
+  h.AddWorker(1);
+  const msg::Joined joined = h.JoinOk(h.JoinOf(1), LayoutOf(3));
+  Scripted consumer(joined);
+  consumer.beat.begun = true;
+  consumer.beat.want = 1;
+  const msg::Grant grant = consumer.Say(h).grants.at(0);
+  consumer.Finish(h, grant, Cursor{1, 0}, false, 0, false);
+  h.Say(SessionId{1}, msg::Leave{joined.job, joined.consumer, {}, {}});
+  msg::Join other = h.JoinOf(2);
+  other.dataset = h.Register("other");
+  EXPECT_EQ(ErrorOf(h.Join(other, LayoutOf(3))).code(), Code::kMismatch);
+  EXPECT_EQ(h.JoinOk(h.JoinOf(3), LayoutOf(3)).job, joined.job);
+}
+
 TEST(Join, WhatThisVersionLacksIsRefusedByName) {
   CoreHarness h;
   msg::Join join = h.JoinOf(1);
