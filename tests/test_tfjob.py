@@ -128,6 +128,53 @@ def test_one_stock_replica_alone_has_no_tf_config_and_dynamic_workers_have_the_s
     assert config == {"sparseCluster": {"ps": [], "worker": {"1": "reco-worker-1.default.svc:2222"}}, "task": {"type": "worker", "index": 1}}
 
 
+def test_a_readers_memory_limit_is_its_budget_and_the_manifests_own_word_goes_before(tmp_path: Path) -> None:
+    limits = {"resources": {"limits": {"memory": "100Mi", "cpu": "1"}}}
+    show = _shell(f"echo ${{PENSTOCK_MEMORY:-none}} > {tmp_path}/$POD")
+    env = [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    chief = _shell(f"while [ $(ls {tmp_path} | grep -c dataset) -lt 2 ]; do sleep 0.05; done; " + show["command"][2])
+    said = {"DatasetWorker": _spec({**show, **limits, "env": env}, restart="Never"),
+            "DatasetDispatcher": _spec({**show, **limits, "env": [*env, {"name": "PENSTOCK_MEMORY", "value": "1GiB"}]}, restart="Never"),
+            "Chief": _spec({**chief, **limits, "env": env})}  # fmt: skip
+    code, log = _run(_manifest(said), tmp_path)
+    assert code == 0, log
+    budgets = {path.name: path.read_text().strip() for path in tmp_path.glob("reco-*")}
+    assert budgets == {"reco-datasetworker-0": str(60 * 2**20), "reco-datasetdispatcher-0": "1GiB", "reco-chief-0": "none"}
+
+
+def test_a_memory_limit_that_is_no_quantity_is_refused_by_name(tmp_path: Path) -> None:
+    reader = {**_shell("exit 0"), "resources": {"limits": {"memory": "8 gigs"}}}
+    code, said = _run(_manifest({"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(reader)}), tmp_path)
+    assert (code, "reco-datasetworker-0: the memory limit '8 gigs' is no quantity such as 8Gi" in said) == (2, True), said
+
+
+def test_a_generated_name_is_another_in_each_run_and_one_for_all_its_pods(tmp_path: Path) -> None:
+    manifest = _manifest({"Chief": _spec({"command": ["hostname"]}), "Worker": _spec(_shell("exit 0"))})
+    manifest["metadata"] = {"generateName": "reco-"}
+    said = [_run(manifest, tmp_path) for _ in range(2)]
+    assert [code for code, _ in said] == [0, 0], said
+    found = [re.findall(r"^\[(reco-\w{5})-chief-0\] (reco-\w{5})-chief-0$", text, re.MULTILINE) for _, text in said]
+    assert [len(names) for names in found] == [1, 1], said
+    [[first, seen_by_first]], [[second, seen_by_second]] = found
+    assert (first, second) == (seen_by_first, seen_by_second)
+    assert first != second
+
+
+def test_names_of_the_machines_own_hosts_file_resolve_after_the_pods() -> None:
+    job = _tfjob.parse(_manifest({"Chief": _spec(_shell("")), "Worker": _spec(_shell(""))}), "127.66.0")
+    lines = _tfjob.hosts_file(job, "127.9.9.9 penstock-dispatcher\n").splitlines()
+    assert lines[0].split()[0] == "127.66.0.1"
+    assert "127.9.9.9 penstock-dispatcher" in lines
+
+
+def test_without_the_python_package_the_remedy_is_said() -> None:
+    environment = {**_binary.environment(), "PENSTOCK_PYTHON": "/usr/bin/python3", "PYTHONPATH": "/nowhere"}
+    said = subprocess.run([_binary.path(), "tfjob", "run", "job.yaml"], env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert said.returncode == 2
+    assert "pip install 'penstock[tfjob]'" in said.stderr
+    assert "PENSTOCK_PYTHON" in said.stderr
+
+
 def test_volumes_are_where_the_container_has_them(tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "word").write_text("hello")
@@ -243,8 +290,7 @@ def test_a_training_job_survives_a_killed_reader_and_a_killed_dispatcher(tmp_pat
 @pytest.mark.parametrize(("manifest", "ranks"), [("custom-types.yaml", 3), ("stock-types.yaml", 1)])
 def test_a_manifest_of_deploy_runs_as_its_readme_says(tmp_path: Path, records: Records, manifest: str, ranks: int) -> None:
     (tmp_path / "secrets").mkdir()
-    token = subprocess.run([_binary.path(), "token", "create"], capture_output=True, text=True, check=True).stdout
-    (tmp_path / "secrets" / "token").write_text(token)
+    subprocess.run([_binary.path(), "token", "create", "--out", str(tmp_path / "secrets" / "token")], check=True)
     files = Path(records.pattern)
     arguments = ["train.py", f"/data/{files.name}", str(tmp_path), str(ranks)]
     (tmp_path / "train.py").write_text(f"import runpy, sys\nsys.argv = {arguments!r}\nrunpy.run_path({str(TRAIN)!r}, run_name='__main__')\n")

@@ -21,6 +21,8 @@ CONTAINER = "tensorflow"
 STOCK_TYPES = ("ps", "worker", "chief", "master", "evaluator")
 GRACE = 30.0
 LABELS = "training.kubeflow.org"
+QUANTITIES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+OF_THE_LIMIT = 0.6  # as a worker takes of a cgroup's
 
 
 # ---- what the manifest says
@@ -83,8 +85,12 @@ class Job:
         return [replica for replica in self.replicas if replica.type in types]
 
 
-def load(path: str, network: str) -> Job:
-    """The TFJob of a manifest; of several documents, the only one. `network` is the first three numbers of its pods' addresses."""
+def load(path: str, network: str, suffix: str = "00000") -> Job:
+    """The TFJob of a manifest; of several documents, the only one.
+
+    network: the first three numbers of its pods' addresses.
+    suffix: what follows a generateName.
+    """
     try:
         import yaml
     except ImportError as error:
@@ -96,15 +102,15 @@ def load(path: str, network: str) -> Job:
     jobs = [document for document in documents if document.get("kind") == "TFJob"]
     if len(jobs) != 1:
         raise Invalid(f"{path} has {len(jobs)} documents of kind TFJob; it must have one")
-    return parse(jobs[0], network)
+    return parse(jobs[0], network, suffix)
 
 
-def parse(manifest: Mapping[str, Any], network: str) -> Job:
+def parse(manifest: Mapping[str, Any], network: str, suffix: str = "00000") -> Job:
     spec = manifest.get("spec") or {}
-    metadata = manifest.get("metadata") or {}
+    metadata = _named(manifest.get("metadata") or {}, suffix)
     specs = spec.get("tfReplicaSpecs") or {}
     if not metadata.get("name") or not specs:
-        raise Invalid("a TFJob needs metadata.name and spec.tfReplicaSpecs")
+        raise Invalid("a TFJob needs metadata.name (or generateName) and spec.tfReplicaSpecs")
     policy = spec.get("runPolicy") or {}
     addresses = (f"{network}.{host}" for host in itertools.count(1))
     replicas = [
@@ -121,6 +127,13 @@ def parse(manifest: Mapping[str, Any], network: str) -> Job:
         all_workers=spec.get("successPolicy") == "AllWorkers",
         dynamic=bool(spec.get("enableDynamicWorker")),
     )
+
+
+def _named(metadata: Mapping[str, Any], suffix: str) -> Mapping[str, Any]:
+    """With a name, as the API server makes one of a generateName."""
+    if metadata.get("name") or not metadata.get("generateName"):
+        return metadata
+    return {**metadata, "name": metadata["generateName"] + suffix}
 
 
 def _replica(metadata: Mapping[str, Any], kind: str, index: int, spec: Mapping[str, Any], address: str) -> Replica:
@@ -166,9 +179,24 @@ def environment(job: Job, replica: Replica, base: Mapping[str, str]) -> dict[str
     config = tf_config(job, replica)
     if config is not None:
         values["TF_CONFIG"] = config
+    budget = memory_budget(replica)
+    if budget is not None:
+        values["PENSTOCK_MEMORY"] = str(budget)
     for entry in replica.container.get("env") or []:
         values[entry["name"]] = _value(replica, entry, values)
     return values
+
+
+def memory_budget(replica: Replica) -> int | None:
+    """What a reader would hold of its container's memory limit, for which there is no cgroup here; None without one, and for others."""
+    limit = ((replica.container.get("resources") or {}).get("limits") or {}).get("memory")
+    if limit is None or replica.type in STOCK_TYPES:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", str(limit))
+    if found is None or found[2] not in QUANTITIES:
+        raise Invalid(f"{replica.name}: the memory limit {limit!r} is no quantity such as 8Gi")
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(min(float(found[1]) * QUANTITIES[found[2]], machine) * OF_THE_LIMIT)
 
 
 def _value(replica: Replica, entry: Mapping[str, Any], known: Mapping[str, str]) -> str:
@@ -202,6 +230,7 @@ def command(replica: Replica, values: Mapping[str, str]) -> list[str]:
     return [sys.executable if words[0] == "python" else words[0], *words[1:]]
 
 
-def hosts_file(job: Job) -> str:
+def hosts_file(job: Job, machine: str) -> str:
+    """The pods' names, before those that the machine's own file has: a service of another manifest may be among them."""
     names = (f"{replica.address} {replica.host} {replica.host}.cluster.local {replica.name}" for replica in job.replicas)
-    return "127.0.0.1 localhost\n::1 localhost\n" + "".join(f"{line}\n" for line in names)
+    return "".join(f"{line}\n" for line in names) + "127.0.0.1 localhost\n::1 localhost\n" + machine

@@ -4,7 +4,8 @@ Each replica is a process with the environment that its container would have: TF
 more than one replica), its env, the downward API, the pod's name as its host's. Names of pods resolve to loopback addresses, one a pod, by a hosts
 file that is mounted in a namespace of this run's own. Restart policies, exit codes, completion and cleanPodPolicy are the operator's. Images are
 not: commands run as they are found here, and a container without a command runs `penstock` with its args, as the image in deploy/ does. Volumes are
-directories of this machine, mounted where the container has them in a root directory of the pod's own (_tfjob_volumes.py).
+directories of this machine, mounted where the container has them in a root directory of the pod's own (_tfjob_volumes.py). Of resources, a reader's
+memory limit becomes its budget, and nothing else is bounded.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -220,22 +222,23 @@ def _run_and_pass_signals(words: Sequence[str]) -> int:
 
 def run_manifest(path: str, volumes: Sequence[str]) -> int:
     network = f"127.66.{os.getpid() % 254 + 1}"
-    job = load(path, network)
+    suffix = secrets.token_hex(3)[:5]
+    job = load(path, network, suffix)
     directories = _tfjob_volumes.given(volumes, job)
     with tempfile.TemporaryDirectory(prefix="penstock-tfjob-") as directory:
         hosts, scratch = Path(directory, "hosts"), Path(directory, "pods")
-        hosts.write_text(hosts_file(job))
-        inside = [sys.executable, "-m", "penstock.tfjob", "run", path, "--network", network, "--scratch", str(scratch)]
+        hosts.write_text(hosts_file(job, Path("/etc/hosts").read_text()))
+        inside = [sys.executable, "-m", "penstock.tfjob", "run", path, "--network", network, "--suffix", suffix, "--scratch", str(scratch)]
         named = [word for name, source in directories.items() for word in ("--volume", f"{name}={source}")]
         return _run_and_pass_signals([*namespace(hosts), "setpriv", "--pdeathsig", "KILL", *inside, *named])
 
 
-def run_inside(path: str, network: str, scratch: Path, volumes: Sequence[str]) -> int:
+def run_inside(path: str, network: str, suffix: str, scratch: Path, volumes: Sequence[str]) -> int:
     """In the namespace where the pods' names resolve."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
-    job = load(path, network)
+    job = load(path, network, suffix)
     return Run(job, os.environ, _tfjob_volumes.given(volumes, job), scratch).run()
 
 
@@ -245,12 +248,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("manifest")
     parser.add_argument("--volume", action="append", default=[], metavar="NAME=DIR", help="the directory that is a volume of this name, in all pods")
     parser.add_argument("--network", help=argparse.SUPPRESS)  # inside the namespace
+    parser.add_argument("--suffix", help=argparse.SUPPRESS)
     parser.add_argument("--scratch", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     try:
         if chosen.network is None:
             return run_manifest(chosen.manifest, chosen.volume)
-        return run_inside(chosen.manifest, chosen.network, Path(chosen.scratch), chosen.volume)
+        return run_inside(chosen.manifest, chosen.network, chosen.suffix, Path(chosen.scratch), chosen.volume)
     except Error as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 2

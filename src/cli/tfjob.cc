@@ -10,13 +10,24 @@
 namespace penstock::cli {
 namespace {
 
+// Without the package, Python itself would name a module and no remedy.
+constexpr const char* kProgram = R"(import sys
+try:
+    from penstock.tfjob import main
+except ModuleNotFoundError as error:
+    print(f"penstock: tfjob is played by the Python package, and {sys.executable} cannot import it ({error}): install it there "
+          "(pip install 'penstock[tfjob]'), or let PENSTOCK_PYTHON name an interpreter that has it", file=sys.stderr)
+    sys.exit(2)
+sys.exit(main(sys.argv[1:]))
+)";
+
 class TfJob final : public Command {
  public:
   void Declare(Flags& flags) override { flags.CommandLine("action", &words_, "run MANIFEST"); }
 
   Result<int> Run(const Globals& /*globals*/) override {
     const std::string named = Variable("PENSTOCK_PYTHON");
-    std::vector<std::string> command{named.empty() ? "python3" : named, "-m", "penstock.tfjob"};
+    std::vector<std::string> command{named.empty() ? "python3" : named, "-c", kProgram};
     command.insert(command.end(), words_.begin(), words_.end());
     std::vector<char*> argv;
     for (std::string& word : command) argv.push_back(word.data());
