@@ -1,6 +1,7 @@
-"""One dispatcher under 1,000 workers and 1,000 consumers, then under 100,000 jobs one after another: times of joins and heartbeats, CPU, memory.
+"""One dispatcher under 1,000 workers and 1,000 consumers, of ten jobs and of one, then under 100,000 jobs one after another: times of joins and
+heartbeats, CPU, memory.
 
-    scale.py [--workers 1000] [--consumers 1000] [--seconds 20] [--jobs 100000]
+    scale.py [--workers 1000] [--consumers 1000] [--seconds 20] [--jobs 100000]      (--jobs 0: the crowds alone)
 
 The peers are bench/cpp/load's (`ninja -C build/release penstock-load`): real sessions over TCP, and nothing behind them. Exit code 1 where a limit is
 not kept.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from typing import Any
@@ -26,12 +28,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--jobs", type=int, default=100_000)
     options = parser.parse_args()
-    kept = [*_crowd(options), *_lifecycles(options)]
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f}")
+    kept = [*_crowd(options, 10), *_crowd(options, 1), *(_lifecycles(options) if options.jobs else [])]
     return 0 if all(kept) else 1
 
 
-def _crowd(options: argparse.Namespace) -> list[bool]:
-    flags = [f"--workers={options.workers}", f"--consumers={options.consumers}", f"--seconds={options.seconds}", "--latecomers=5"]
+def _crowd(options: argparse.Namespace, jobs: int) -> list[bool]:
+    flags = [f"--workers={options.workers}", f"--consumers={options.consumers}", f"--seconds={options.seconds}", "--latecomers=5", f"--jobs={jobs}"]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as state, Dispatcher("--state-dir", state) as dispatcher:
         with load("scale", f"--dispatcher={dispatcher.address}", *flags) as said:
             next(said)  # all are there
@@ -39,9 +42,11 @@ def _crowd(options: argparse.Namespace) -> list[bool]:
             figures: dict[str, Any] = json.loads(next(said))
             cores = (dispatcher.cpu_seconds() - used) / (dispatcher.now() - begin)
         memory = dispatcher.resident_mib()
-    print(f"{options.workers:,} workers and {options.consumers:,} consumers, {figures['lanes_done']:,} lanes in {options.seconds:g} s")
+    named = "one job" if jobs == 1 else f"{jobs} jobs"
+    print(f"{options.workers:,} workers and {options.consumers:,} consumers of {named}, {figures['lanes_done']:,} lanes in {options.seconds:g} s")
     return [
         _figure("join, p99", figures["joins"]["p99_ms"], "ms", JOIN_P99_MS),
+        _figure("heartbeat, p50", figures["heartbeats"]["p50_ms"], "ms"),
         _figure("heartbeat, p99", figures["heartbeats"]["p99_ms"], "ms", HEARTBEAT_P99_MS),
         _figure("cores of the dispatcher", cores, "", CORES),
         _figure("memory of the dispatcher", memory, "MiB"),
