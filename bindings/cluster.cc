@@ -10,6 +10,7 @@
 #include "cluster/identity.h"
 #include "cluster/parse.h"
 #include "errors.h"
+#include "wire/token.h"
 
 namespace nb = nanobind;
 
@@ -43,6 +44,7 @@ nb::dict ToPython(const cluster::Identity& identity) {
   out["job"] = identity.job;
   out["job_named"] = identity.job_from == cluster::Source::kArgument || identity.job_from == cluster::Source::kPenstock;
   out["attempt"] = identity.attempt;
+  out["misplaced"] = identity.misplaced;
   out["warnings"] = identity.warnings;
   return out;
 }
@@ -56,6 +58,12 @@ void BindCluster(nb::module_& m) {
       "parse_service",
       [](const std::string& name, const std::string& value) { return cluster::ToString(Unwrap(cluster::ParseService(name, value))); },
       nb::arg("name"), nb::arg("value"));
+  m.def(
+      "check_cluster_token",
+      [](const std::string& token) {
+        if (const Status status = CheckClusterToken(token); !status.ok()) Raise(status);
+      },
+      nb::arg("token"));
 }
 
 }  // namespace penstock::python

@@ -96,7 +96,7 @@ def test_four_gloo_ranks_read_one_job_of_two_readers(readers: "list[subprocess.P
     assert all("rank 0 could not register" in said["refused"] for said in ranks[1:])
     for server in readers:
         server.kill()
-        assert "PENSTOCK_TOKEN_FILE" in server.communicate()[1], "a server without a token says what that means"
+        assert "security.open" not in server.communicate()[1], "on loopback no other machine comes in"
 
 
 READ_BY_NAME = """

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import penstock
-from conftest import StartCluster
 from penstock import Dataset, _binary, _identity
 from support.servers import Servers
 
@@ -30,38 +29,6 @@ def _run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 def _tf_config(dispatcher: str, kind: str, index: int) -> str:
     cluster = {"chief": ["reco-chief-0.ml.svc:2222"], "worker": ["reco-worker-0.ml.svc:2222"], "datasetdispatcher": [dispatcher]}
     return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
-
-
-def test_doctor_names_the_winner_the_losers_and_why() -> None:
-    said = _run(_binary.path(), "doctor", "--env", RANK="1", WORLD_SIZE="2", TF_CONFIG=_tf_config("head:5050", "worker", 0))
-    assert said.returncode == 0, said.stderr
-    assert "1 of 2\n            from torchrun (RANK, WORLD_SIZE)" in said.stdout
-    assert "outranked: TF_CONFIG: 1 of 2" in said.stdout
-    assert "penstock://head:5050\n            from TF_CONFIG (TF_CONFIG.cluster.datasetdispatcher[0])" in said.stdout
-
-
-def test_doctor_says_as_json_what_it_says_in_words() -> None:
-    said = _run(_binary.path(), "doctor", "--env", "--json", SLURM_PROCID="3", SLURM_NTASKS="4", SLURM_STEP_ID="0")
-    answer = json.loads(said.stdout)
-    assert answer["rank"]["value"] == {"rank": 3, "world": 4}
-    assert answer["rank"]["source"] == "Slurm"
-
-
-def test_doctor_fails_with_a_malformed_environment_and_names_the_variable() -> None:
-    said = _run(_binary.path(), "doctor", "--env", RANK="one", WORLD_SIZE="2")
-    assert said.returncode == 2
-    assert "RANK is 'one'" in said.stdout
-
-
-def test_doctor_checks_that_the_service_answers(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(workers=1)
-    said = _run(_binary.path(), "doctor", "--json", PENSTOCK_SERVICE=cluster.address)
-    assert said.returncode == 0, said.stdout
-    assert any(found["about"] == "service" and "1 workers" in found["text"] for found in json.loads(said.stdout))
-    cluster.kill_dispatcher()
-    said = _run(_binary.path(), "doctor", PENSTOCK_SERVICE=cluster.address)
-    assert said.returncode == 3
-    assert "failed  service" in said.stdout
 
 
 def test_a_misspelt_variable_is_warned_of_with_the_nearest_name() -> None:
@@ -98,6 +65,52 @@ def test_without_a_name_ranks_are_told_to_give_one(monkeypatch: pytest.MonkeyPat
         _identity.current().place(None, None, None)
     assert _identity.current().place("mine", None, None) == ("mine", 1, 2)
     assert _identity.current().place("mine", 0, 1) == ("mine", 0, 1)
+
+
+def test_ranks_that_are_started_by_hand_as_the_page_says_share_a_job(servers: Servers, tmp_path: Path) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    servers.start("worker", "--dispatcher", dispatcher.address)
+    (tmp_path / "train.py").write_text(READ)
+    page = (Path(__file__).parent.parent / "docs" / "reference" / "environment.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("PENSTOCK_SERVICE=penstock://reader-head:5050")]
+    assert len(lines) == 2
+    ranks = []
+    for line in lines:
+        words = line.replace("reader-head:5050", dispatcher.address).replace("python", sys.executable)
+        ranks.append(subprocess.Popen(words, shell=True, cwd=tmp_path, stdout=subprocess.PIPE, text=True))
+    said = [rank.communicate(timeout=60)[0].split() for rank in ranks]
+    assert [name for name, _ in said] == ["train-7", "train-7"]
+    assert sum(int(rows) for _, rows in said) == 100
+
+
+# ---- servers' roles
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"PENSTOCK_ROLE": "worker"}, "by PENSTOCK_ROLE this process is a worker, and nothing names the service"),
+        ({"PENSTOCK_ROLE": "dispatcher"}, "nothing names the service"),
+        ({"PENSTOCK_ROLE": "worker", "PENSTOCK_SERVICE": "inline"}, "its service is 'inline', which has no servers"),
+        ({"SPEC_TYPE": "datasetworker", "MACHINES_CONFIG": '{"dataset_worker": null}', "JOB_NAME": "j", "MY_POD_NAME": "j-0"}, "MACHINES_CONFIG"),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, "is for servers, and this process is a trainer"),
+    ],
+)
+def test_a_program_that_only_serves_says_why_it_does_not_and_fails(environment: dict[str, str], words: str) -> None:
+    said = _run(sys.executable, "-m", "penstock.dds", PYTHONPATH=os.environ.get("PYTHONPATH", ""), **environment)
+    assert said.returncode == 2, said.stderr
+    assert words in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("service", ["", "penstock://127.0.0.1:9"])
+def test_a_servers_process_does_not_train(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
+    monkeypatch.setenv("PENSTOCK_ROLE", "worker")
+    if service:
+        monkeypatch.setenv("PENSTOCK_SERVICE", service)
+    with pytest.raises(penstock.Invalid, match="maybe_start_dataset_service" if service else "set PENSTOCK_SERVICE"):
+        Dataset.from_range(5).distribute()
+    assert len(list(Dataset.from_range(5))) == 5, "a look into a dataset is no training"
 
 
 def test_a_malformed_winner_is_an_error_in_python_too(monkeypatch: pytest.MonkeyPatch) -> None:

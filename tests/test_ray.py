@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.filterwarnings("default"), pytest.mark.timeout(300)]
 
 DATASET = ray_rank.dataset()
+TOKEN = "a token of this test"
 EACH_ONCE = list(range(ray_rank.ROWS))
 
 
@@ -69,14 +70,15 @@ def test_the_example_trains_on_the_cluster_and_every_row_comes_once(cluster: Non
 def service(cluster: None) -> Iterator[RayService]:
     import penstock.ray
 
-    with penstock.ray.start(num_workers=2, memory="256MiB") as started:
+    with penstock.ray.start(num_workers=2, memory="256MiB", token=TOKEN) as started:
+        assert started.token == TOKEN
         yield started
 
 
 def _workers(service: RayService) -> dict[int, str]:
     """Addresses by process, as the dispatcher knows them."""
     command = [_binary.path(), "status", "--json", "--dispatcher", service.address]
-    said = subprocess.run(command, env={**os.environ, "PENSTOCK_TOKEN": service._token}, capture_output=True, text=True, timeout=30, check=False)
+    said = subprocess.run(command, env={**os.environ, "PENSTOCK_TOKEN": service.token}, capture_output=True, text=True, timeout=30, check=False)
     return {worker["pid"]: worker["address"] for worker in json.loads(said.stdout)["workers"]} if said.returncode == 0 else {}
 
 
@@ -106,6 +108,20 @@ def test_a_program_without_the_token_is_refused(service: RayService) -> None:
         penstock.connect(service.address, token="guessed", timeout=5)
     with penstock.connect(service.address) as connected:
         assert len(list(Dataset.from_range(5).distribute(connected))) == 5
+
+
+def test_a_program_outside_of_ray_reads_with_the_services_token(service: RayService) -> None:
+    program = "import sys, penstock; print(len(list(penstock.Dataset.from_range(5).distribute(penstock.connect(sys.argv[1])))))"
+    environment = {**os.environ, "PENSTOCK_TOKEN": service.token}
+    said = subprocess.run([sys.executable, "-c", program, service.address], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert said.stdout == "5\n", said.stderr
+
+
+def test_a_token_that_could_be_guessed_is_refused_before_anything_is_placed(cluster: None) -> None:
+    import penstock.ray
+
+    with pytest.raises(penstock.Invalid, match="has 6 bytes, and could be guessed"):
+        penstock.ray.start(num_workers=1, token="secret")
 
 
 def test_a_second_service_in_a_cluster_is_refused_by_name(service: RayService) -> None:

@@ -16,6 +16,7 @@ from penstock.errors import Invalid
 if TYPE_CHECKING:
     from penstock.service import Service
 
+SERVERS = ("dispatcher", "worker")
 RAY_ACTOR = "penstock-dispatcher"
 RAY_NAMESPACE = "penstock"
 
@@ -38,9 +39,16 @@ class Identity:
     job: str  # a job's name, or an id of the platform to derive one from; "": neither
     job_named: bool
     attempt: int  # how often the platform has restarted this job
+    misplaced: str  # what is wrong with a server's role here; "": nothing
 
     def service_to_join(self) -> str:
-        """An evaluator would take rows from the ranks, so it reads on its own."""
+        """An evaluator would take rows from the ranks, so it reads on its own. A server's process that comes here would train in a reader's place."""
+        if self.role in SERVERS:
+            raise Invalid(
+                self.misplaced
+                or f"this process is the {self.role} of {self.service} and does not train (`penstock doctor --env` says why): start it as "
+                f"`penstock {self.role}` or `python -m penstock.dds`, or let the program call penstock.dds.maybe_start_dataset_service() first"
+            )
         return "inline" if self.service == "none" or not self.joins else self.service
 
     def place(self, job_name: str | None, index: int | None, consumers: int | None) -> tuple[str | None, int | None, int | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import select
 import shutil
@@ -17,22 +16,6 @@ from penstock.errors import Deadline, Invalid, Unavailable
 
 END_WITHIN = 5.0  # seconds for `penstock local` to end its servers; then it is killed, and they with it
 _MISCONFIGURED = 2  # the exit code of `penstock` where it was told something that cannot be
-
-log = logging.getLogger("penstock")
-
-
-def without_token(role: str) -> list[str]:
-    """The flag with which a server serves other machines though nothing is asked of them, and a warning that says what that means; none where a
-    token is set.
-    """
-    if any(os.environ.get(name) for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE")):
-        return []
-    log.warning(
-        "this %s listens on the network and asks nobody for a token: whoever can reach it can run programs on the readers. "
-        "Set PENSTOCK_TOKEN_FILE to a file with a secret, on servers and trainers alike",
-        role,
-    )
-    return ["--without-token"]
 
 
 class Local:

@@ -71,6 +71,28 @@ Json ObjectOf(const Answer<T>& answer) {
   return object;
 }
 
+// One rank alone shares its job with nobody: a name that only the platform gives is used where a program asks for one, as penstock.dds does.
+bool ReadsAlone(const Report& report) {
+  const bool derived =
+      report.job.source != Source::kArgument && report.job.source != Source::kPenstock && report.job.value.ok() && !report.job.value.value().empty();
+  return derived && report.rank.value.ok() && report.rank.value.value().world == 1;
+}
+
+std::string JobLines(const Report& report) {
+  Answer<std::string> job = report.job;
+  if (ReadsAlone(report)) job.value = "anonymous: one rank shares it with nobody (in penstock.dds " + *job.value + ")";
+  return Lines("job", job);
+}
+
+Json JobObject(const Report& report) {
+  Json object = ObjectOf(report.job);
+  if (ReadsAlone(report)) {
+    object["dds"] = object["value"];
+    object["value"] = "";
+  }
+  return object;
+}
+
 // In words, whether this process would join a training job by itself.
 std::string Joins(const Answer<Role>& role) {
   if (!role.value.ok()) return "unknown: the role is an error";
@@ -93,7 +115,7 @@ std::string Describe(const Report& report) {
   if (server) {
     text += Lines("advertise", report.advertise) + Lines("port", report.listen_port);
   } else {
-    text += Lines("rank", report.rank) + Lines("job", report.job) + Lines("attempt", report.attempt);
+    text += Lines("rank", report.rank) + JobLines(report) + Lines("attempt", report.attempt);
   }
   for (const std::string& warning : report.warnings) text += Padded("warning") + warning + "\n";
   return text;
@@ -107,7 +129,7 @@ std::string DescribeJson(const Report& report) {
       {"rank", ObjectOf(report.rank)},
       {"advertise", ObjectOf(report.advertise)},
       {"listen_port", ObjectOf(report.listen_port)},
-      {"job", ObjectOf(report.job)},
+      {"job", JobObject(report)},
       {"attempt", ObjectOf(report.attempt)},
       {"warnings", report.warnings},
   };

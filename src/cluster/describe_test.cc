@@ -45,6 +45,17 @@ TEST(Describe, AnEvaluatorIsToldThatItDoesNotJoin) {
   EXPECT_THAT(Describe(Examine({.environment = {{"PENSTOCK_ROLE", "evaluator"}}})), HasSubstr("joins       no: an evaluator"));
 }
 
+TEST(Describe, TheJobOfOneRankAloneIsTheOneThatItReads) {
+  const Environment alone = {{"SLURM_JOB_ID", "7"}};
+  EXPECT_THAT(Describe(Examine({.environment = alone})),
+              HasSubstr("job         anonymous: one rank shares it with nobody (in penstock.dds slurm-7)\n            from Slurm (SLURM_JOB_ID)\n"));
+  const auto json = nlohmann::json::parse(DescribeJson(Examine({.environment = alone})));
+  EXPECT_EQ(json["job"]["value"], "");
+  EXPECT_EQ(json["job"]["dds"], "slurm-7");
+  EXPECT_THAT(Describe(Examine({.environment = {{"PENSTOCK_JOB_NAME", "mine"}}})), HasSubstr("job         mine\n"));
+  EXPECT_THAT(Describe(Examine({.environment = {{"SLURM_JOB_ID", "7"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}}})), HasSubstr("job         slurm-7\n"));
+}
+
 TEST(Describe, AnErrorStandsWhereTheAnswerWould) {
   EXPECT_THAT(Describe(Examine({.environment = {{"PENSTOCK_ROLE", "x"}}})), HasSubstr("role        error: PENSTOCK_ROLE is 'x'; expected trainer"));
 }

@@ -19,11 +19,12 @@ T ValueOr(const Answer<T>& answer, const T& otherwise) {
   return answer.value.ok() ? *answer.value : otherwise;
 }
 
+bool IsServer(Role role) { return role == Role::kDispatcher || role == Role::kWorker; }
+
 // The first answer that the role needs and that is an error.
 Status FirstError(const Report& report, Role role) {
-  const bool server = role == Role::kDispatcher || role == Role::kWorker;
   if (role != Role::kDispatcher) PENSTOCK_TRY(report.service.value);
-  if (server) {
+  if (IsServer(role)) {
     PENSTOCK_TRY(report.advertise.value);
     PENSTOCK_TRY(report.listen_port.value);
     return {};
@@ -98,6 +99,19 @@ std::string ToString(const Service& service) {
 
 std::string ToString(const Rank& rank) { return std::to_string(rank.rank) + " of " + std::to_string(rank.world); }
 
+Status CheckServing(const Report& report) {
+  if (!report.role.value.ok() || !report.service.value.ok() || !IsServer(*report.role.value)) return {};
+  const Service& service = *report.service.value;
+  if (std::holds_alternative<Address>(service) || std::holds_alternative<UnixService>(service)) return {};
+  const bool nobody_says = report.service.source == Source::kDefault;
+  return Status(Code::kInvalid,
+                "by " + report.role.because + " this process is a " + std::string(Name(*report.role.value)) + ", and " +
+                    (nobody_says ? "nothing names the service that it is of"
+                                 : "by " + report.service.because + " its service is '" + ToString(service) + "', which has no servers") +
+                    ": set PENSTOCK_SERVICE=penstock://HOST:PORT, the dispatcher's address, or mend the role")
+      .With("role", std::string(Name(*report.role.value)));
+}
+
 Result<Identity> IdentityOf(const Report& report) {
   PENSTOCK_TRY(report.role.value);
   const Role role = *report.role.value;
@@ -114,6 +128,7 @@ Result<Identity> IdentityOf(const Report& report) {
       .role_from = report.role.source,
       .rank_from = report.rank.source,
       .job_from = report.job.source,
+      .misplaced = std::string(CheckServing(report).message()),
       .warnings = report.warnings,
   };
 }

@@ -151,6 +151,9 @@ struct Report {
 // Asks everything and explains everything. Never fails: answers may hold errors.
 Report Examine(const Inputs& inputs);
 
+// A server's role in a place where there is nothing to serve: Invalid, with the remedy. Programs that would go on would train in a reader's place.
+Status CheckServing(const Report& report);
+
 struct Identity {
   Service service;
   Role role = Role::kTrainer;
@@ -163,6 +166,7 @@ struct Identity {
   Source role_from = Source::kDefault;
   Source rank_from = Source::kDefault;
   Source job_from = Source::kDefault;
+  std::string misplaced;  // what CheckServing says; "" where all is well
   std::vector<std::string> warnings;
 };
 

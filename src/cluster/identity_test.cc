@@ -125,10 +125,17 @@ TEST(Examine, ADispatchersPortIsKnownToAllAndAWorkersIsItsOwn) {
   EXPECT_EQ(*Examine(Of({{"PENSTOCK_ROLE", "worker"}})).listen_port.value, 0);
 }
 
-TEST(Examine, AWorkerWithoutADispatcherIsWarnedOf) {
-  const Report report = Examine(Of({{"PENSTOCK_ROLE", "worker"}}));
-  ASSERT_EQ(report.warnings.size(), 1u);
-  EXPECT_THAT(report.warnings[0], HasSubstr("a worker needs a dispatcher; set PENSTOCK_SERVICE"));
+TEST(CheckServing, AServersRoleWithoutAServiceIsAnErrorThatNamesBoth) {
+  const auto check = [](Environment environment) { return CheckServing(Examine(Of(std::move(environment)))); };
+  EXPECT_THAT(check({{"PENSTOCK_ROLE", "worker"}}).message(),
+              AllOf(HasSubstr("by PENSTOCK_ROLE this process is a worker, and nothing names the service"), HasSubstr("set PENSTOCK_SERVICE=")));
+  EXPECT_EQ(check({{"PENSTOCK_ROLE", "dispatcher"}}).code(), Code::kInvalid);
+  EXPECT_THAT(check({{"PENSTOCK_ROLE", "worker"}, {"PENSTOCK_SERVICE", "inline"}}).message(),
+              HasSubstr("by PENSTOCK_SERVICE its service is 'inline', which has no servers"));
+  EXPECT_THAT(check({{"SPEC_TYPE", "datasetworker"}, {"MACHINES_CONFIG", R"({"dataset_worker": null})"}}).message(), HasSubstr("MACHINES_CONFIG"));
+  EXPECT_TRUE(check({{"PENSTOCK_ROLE", "worker"}, {"PENSTOCK_SERVICE", "unix:/run/penstock"}}).ok());
+  EXPECT_TRUE(check({{"PENSTOCK_ROLE", "dispatcher"}, {"PENSTOCK_SERVICE", "head:5050"}}).ok());
+  EXPECT_TRUE(check({{"PENSTOCK_ROLE", "evaluator"}}).ok());
 }
 
 TEST(Examine, ALongValueIsCutInTheError) {
@@ -166,6 +173,11 @@ TEST(Identify, AMisspeltServiceIsRefusedWithTheWordThatWasMeant) {
 TEST(Identify, ADispatcherNeedsNoService) {
   EXPECT_TRUE(Identify(Of({{"PENSTOCK_ROLE", "dispatcher"}, {"PENSTOCK_SERVICE", "???"}})).ok());
   EXPECT_FALSE(Identify(Of({{"PENSTOCK_ROLE", "worker"}, {"PENSTOCK_SERVICE", "???"}})).ok());
+}
+
+TEST(Identify, AMisplacedServerIsToldSo) {
+  EXPECT_THAT(Identify(Of({{"PENSTOCK_ROLE", "dispatcher"}}))->misplaced, HasSubstr("set PENSTOCK_SERVICE"));
+  EXPECT_EQ(Identify(Of({}))->misplaced, "");
 }
 
 TEST(Identify, CarriesWhoAnswered) {

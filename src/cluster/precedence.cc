@@ -196,21 +196,12 @@ Answer<uint16_t> AskPort(const Inputs& in, const Answer<Role>& role) {
   return Decide(heard, winner);
 }
 
-void WarnOfContradictions(Report& report) {
-  if (!report.role.value.ok() || !report.service.value.ok()) return;
-  if (*report.role.value == Role::kWorker && !std::holds_alternative<Address>(*report.service.value) &&
-      !std::holds_alternative<UnixService>(*report.service.value)) {
-    report.warnings.push_back("the role is worker, but the service is '" + ToString(*report.service.value) +
-                              "': a worker needs a dispatcher; set PENSTOCK_SERVICE=penstock://host:port");
-  }
-}
-
 }  // namespace
 
 Report Examine(const Inputs& in) {
   Answer<Role> role = Ask<Role>(kRole, in);
   Answer<uint16_t> port = AskPort(in, role);
-  Report report{
+  return {
       .service = Ask<Service>(kService, in),
       .role = std::move(role),
       .rank = AskRank(in),
@@ -220,8 +211,6 @@ Report Examine(const Inputs& in) {
       .attempt = Ask<uint32_t>(kAttempt, in),
       .warnings = WarnOfVariables(in.environment),
   };
-  WarnOfContradictions(report);
-  return report;
 }
 
 }  // namespace penstock::cluster

@@ -7,12 +7,22 @@ namespace {
 
 constexpr std::string_view kProcId = "SLURM_PROCID";
 constexpr std::string_view kTasks = "SLURM_NTASKS";
+constexpr std::string_view kStepId = "SLURM_STEP_ID";
 constexpr std::string_view kJobId = "SLURM_JOB_ID";
 constexpr std::string_view kRestarts = "SLURM_RESTART_COUNT";
 
 // A batch script sees SLURM_PROCID=0 and the job's SLURM_NTASKS too, but is one process; only srun sets SLURM_STEP_ID.
 bool IsBatchScript(const Environment& environment, uint32_t proc) {
-  return proc == 0 && Find(environment, kJobId) != nullptr && Find(environment, "SLURM_STEP_ID") == nullptr;
+  return proc == 0 && Find(environment, kJobId) != nullptr && Find(environment, kStepId) == nullptr;
+}
+
+// ".2", the step in Slurm's own notation: the tasks of one srun are the ranks of one run, and the next srun of the same allocation is another. A step
+// of one task may be one of several whose sruns each started some of the ranks, which have the allocation alone in common.
+std::string StepSuffix(const Environment& environment) {
+  const std::string* step = Find(environment, kStepId);
+  const std::string* tasks = Find(environment, kTasks);
+  const auto count = tasks == nullptr ? std::nullopt : ToNumber(*tasks);
+  return step != nullptr && count && *count > 1 ? "." + *step : "";
 }
 
 }  // namespace
@@ -36,8 +46,12 @@ Opinion<std::string> SlurmJob(const Inputs& in) {
   if (id == nullptr) return {};
   const std::string* array = Find(in.environment, "SLURM_ARRAY_JOB_ID");
   const std::string* task = Find(in.environment, "SLURM_ARRAY_TASK_ID");
-  if (array != nullptr && task != nullptr) return {ParseJob("SLURM_ARRAY_JOB_ID", "slurm-" + *array + "_" + *task), "SLURM_ARRAY_JOB_ID, _TASK_ID"};
-  return {ParseJob(kJobId, "slurm-" + *id), std::string(kJobId)};
+  const std::string step = StepSuffix(in.environment);
+  const std::string and_step = step.empty() ? "" : ", SLURM_STEP_ID";
+  if (array != nullptr && task != nullptr) {
+    return {ParseJob("SLURM_ARRAY_JOB_ID", "slurm-" + *array + "_" + *task + step), "SLURM_ARRAY_JOB_ID, _TASK_ID" + and_step};
+  }
+  return {ParseJob(kJobId, "slurm-" + *id + step), std::string(kJobId) + and_step};
 }
 
 Opinion<uint32_t> SlurmAttempt(const Inputs& in) {

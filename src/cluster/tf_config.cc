@@ -127,6 +127,13 @@ Result<Place> PlaceOf(const TfConfig& config) {
 
 std::string FromTask() { return "TF_CONFIG.task"; }
 
+// Of a cluster, every task is told which one it is: without that, all of them would take themselves for the only trainer.
+Status CheckTaskIsNamed(const TfConfig& config) {
+  if (!config.type.empty() || config.cluster.empty()) return {};
+  return Missing(config.index ? "TF_CONFIG.task.type" : "TF_CONFIG.task", "TF_CONFIG.cluster is",
+                 "give the task its type and index, or set PENSTOCK_ROLE, PENSTOCK_RANK and PENSTOCK_WORLD_SIZE");
+}
+
 bool IsTrainerType(std::string_view type) { return SameName(type, "chief") || SameName(type, "master") || SameName(type, "worker"); }
 
 // Where the others were told to look for this server; nullopt where it is none, or they were told nothing.
@@ -159,6 +166,7 @@ Opinion<Role> TfConfigRole(const Inputs& in) {
   const auto config = Read(in.environment);
   if (!config.ok()) return {config.status(), from};
   if (!*config) return {};
+  if (Status named = CheckTaskIsNamed(**config); !named.ok()) return {named, from};
   if ((*config)->type.empty()) return Silent{"it has no task.type"};
   return {ParseReplicaType(from, (*config)->type), from};
 }
@@ -167,7 +175,8 @@ Opinion<Place> TfConfigRank(const Inputs& in) {
   const auto config = Read(in.environment);
   if (!config.ok()) return {config.status(), FromTask()};
   if (!*config) return {};
-  if ((*config)->cluster.is_null()) return Silent{"it has no cluster"};
+  if ((*config)->cluster.empty()) return Silent{"it has no cluster"};
+  if (Status named = CheckTaskIsNamed(**config); !named.ok()) return {named, FromTask()};
   if (!IsTrainerType((*config)->type)) return Silent{"a task of type '" + (*config)->type + "' is no rank"};
   return {PlaceOf(**config), FromTask() + ", cluster"};
 }

@@ -61,7 +61,7 @@ constexpr std::array kPlatformVariables = {
     Variable{"PET_NPROC_PER_NODE", "TrainJob, PyTorchJob: processes a pod; more than 1 demands torchrun"},
     Variable{"SLURM_PROCID", "Slurm: this task's number in its step"},
     Variable{"SLURM_NTASKS", "Slurm: how many tasks the step has"},
-    Variable{"SLURM_STEP_ID", "Slurm: shows that this is a task of srun and not the batch script"},
+    Variable{"SLURM_STEP_ID", "Slurm: the step, and so the run, that this task of srun is of; the batch script has none"},
     Variable{"SLURM_JOB_ID", "Slurm: the job's id, to derive a job's name from"},
     Variable{"SLURM_ARRAY_JOB_ID", "Slurm: the same, for an array of jobs"},
     Variable{"SLURM_ARRAY_TASK_ID", "Slurm: which of the array this is"},

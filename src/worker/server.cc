@@ -22,7 +22,6 @@
 namespace penstock::worker {
 namespace {
 
-constexpr uint64_t kLeastMemory = 8 * kMiB;
 constexpr uint32_t kMostThreads = 1024;
 constexpr uint64_t kLeastCodeMemory = 2 * kGiB;  // TensorFlow alone takes half of one
 

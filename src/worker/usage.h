@@ -3,7 +3,11 @@
 
 #include <cstdint>
 
+#include "base/constants.h"
+
 namespace penstock::worker {
+
+inline constexpr uint64_t kLeastMemory = 8 * kMiB;  // of a worker's budget
 
 struct Usage {
   uint64_t rss = 0;

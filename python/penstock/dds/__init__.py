@@ -32,14 +32,17 @@ _WITHOUT_READERS = ("none", "inline", "off")
 def maybe_start_dataset_service() -> None:
     """In a job with readers, the dispatcher's process and the readers' become `penstock dispatcher` and `penstock worker`, until the job is done.
 
-    Returns in all other processes, and in jobs without readers. Servers listen on the network and run the code that datasets carry, as the
-    original's do; where no token is set, a warning says what that means.
+    Returns in all other processes, and in jobs without readers; raises `Invalid` in a server's process to which no service is named. Servers listen
+    on the network and run the code that datasets carry, as the original's do; where other machines come in and no token is set, a warning says
+    what that means.
     """
     identity = _identity.current()
+    if identity.misplaced:
+        raise Invalid(identity.misplaced)
     if identity.service in _WITHOUT_READERS:
         return
     _servers.check_tensorflow()
-    if identity.role in _servers.ROLES:
+    if identity.role in _identity.SERVERS:
         _servers.become(identity.role)
 
 

@@ -7,18 +7,16 @@ import re
 import sys
 from typing import NoReturn
 
-from penstock import _binary, _processes
+from penstock import _binary
 from penstock.errors import Invalid
 
-ROLES = ("dispatcher", "worker")
 OLDEST_TENSORFLOW = (2, 5)
 _IDLE = "10m"  # without anybody who reads, and the job is done: longer than trainers take to be started again
 
 
 def become(role: str) -> NoReturn:
-    """Replaces this process by the executable, which finds its addresses in the same environment."""
-    command = [_binary.path(), role, "--exit-when-done", _IDLE, *(["--allow-code"] if role == "worker" else [])]
-    command += _processes.without_token(role)
+    """Replaces this process by the executable, which finds its addresses in the same environment, and warns where it lets anybody in."""
+    command = [_binary.path(), role, "--exit-when-done", _IDLE, "--without-token", *(["--allow-code"] if role == "worker" else [])]
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, _binary.environment())

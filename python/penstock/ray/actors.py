@@ -67,7 +67,7 @@ class Dispatcher:
     def __init__(self, host: str, directory: str, token: str) -> None:
         self._directory = Path(directory)
         self._token = token
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = self._directory / "address"
         listen = known.read_text() if known.exists() else f"{host}:0"
         self._server = self._start(listen)

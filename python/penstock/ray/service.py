@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from penstock import _identity
+from penstock import _core, _identity
 from penstock._check import checked, flag, optional, seconds, size, text, whole, wrong
 from penstock.errors import Deadline, Exists
 from penstock.ray import actors
@@ -33,6 +33,11 @@ class RayService(Service):
         self._worker = worker  # makes one
         self._within = timeout
         self._actors: list[Any] = []
+
+    @property
+    def token(self) -> str:
+        """What programs outside of the Ray cluster show: `penstock.connect(service.address, token=service.token)`. A secret: not for logs."""
+        return self._token
 
     @property
     def num_workers(self) -> int:
@@ -84,13 +89,16 @@ def _positive(name: str, value: Any) -> float:
     return value
 
 
-@checked(num_workers=_workers, cpus_per_worker=_positive, memory=size, state_dir=optional(text), allow_code=flag, timeout=seconds)
+@checked(
+    num_workers=_workers, cpus_per_worker=_positive, memory=size, state_dir=optional(text), token=optional(text), allow_code=flag, timeout=seconds
+)
 def start(
     num_workers: int = 2,
     *,
     cpus_per_worker: float = 1,
     memory: int | str = "1GiB",
     state_dir: str | None = None,
+    token: str | None = None,
     allow_code: bool = True,
     timeout: float = 60.0,
 ) -> RayService:
@@ -99,26 +107,28 @@ def start(
     cpus_per_worker: what Ray sets aside for each, and how many threads it reads with, rounded up.
     memory: what each worker holds in blocks and operators' buffers at most.
     state_dir: where the dispatcher keeps its state, on this program's node; None: a directory that goes with the service.
+    token: what all of them ask for; None: one that is drawn here. Programs of the cluster get it from the dispatcher's actor, others from
+        `RayService.token`, or from whoever gave it.
     allow_code: workers run the functions and datasets that programs of the cluster send: as Ray's own processes do.
     timeout: seconds for Ray to place the actors, and for connecting.
-
-    All of them ask for a token, which is drawn here; programs of the cluster get it from the dispatcher's actor.
     """
+    if token is not None:
+        _core.check_cluster_token(token)
     if not ray.is_initialized():
         ray.init()
     _refuse_second()
     directory = state_dir or str(Path(tempfile.gettempdir()) / f"penstock-ray-{secrets.token_hex(4)}")
-    token = secrets.token_hex(16)
+    secret = token or secrets.token_hex(32)
     flags = ["--memory", str(memory), "--cpus", str(max(1, math.ceil(cpus_per_worker))), *(["--allow-code"] if allow_code else [])]
     kind: Any = ray.remote(actors.Worker)
-    dispatcher = _dispatcher(directory, token)
+    dispatcher = _dispatcher(directory, secret)
     try:
         address = _within(dispatcher.address.remote(), timeout)
 
         def worker() -> Any:
-            return kind.options(num_cpus=cpus_per_worker, max_restarts=-1, scheduling_strategy="SPREAD").remote(address, flags, token)
+            return kind.options(num_cpus=cpus_per_worker, max_restarts=-1, scheduling_strategy="SPREAD").remote(address, flags, secret)
 
-        service = RayService(dispatcher, address, token, worker, timeout)
+        service = RayService(dispatcher, address, secret, worker, timeout)
         service.scale(num_workers)
     except BaseException:
         ray.kill(dispatcher)

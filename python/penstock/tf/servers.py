@@ -8,7 +8,7 @@ import subprocess
 import threading
 from typing import NamedTuple
 
-from penstock import _binary, _processes, _waiting
+from penstock import _binary, _waiting
 from penstock.errors import Deadline, Invalid, Unavailable
 
 START_WITHIN = 600.0  # seconds: a worker waits for its dispatcher
@@ -132,7 +132,7 @@ class DispatchServer:
         flags = ["--listen", f"127.0.0.1:{config.port}" if config.port == 0 else f"0.0.0.0:{config.port}"]
         if config.fault_tolerant_mode:
             flags += ["--state-dir", str(config.work_dir)]
-        self._server = _Server("dispatcher", flags + ([] if config.port == 0 else _processes.without_token("dispatcher")), START_WITHIN)
+        self._server = _Server("dispatcher", [*flags, "--without-token"], START_WITHIN)
         if start:
             self.start()
 
@@ -175,7 +175,7 @@ class WorkerServer:
         advertised = host if port in ("", _PORT) else f"{host}:{port}"
         flags = ["--dispatcher", config.dispatcher_address, "--listen", f"{listens}:{config.port}", "--allow-code", "--drain-timeout", "0s"]
         if listens == "0.0.0.0":
-            flags += ["--advertise", advertised, *_processes.without_token("worker")]
+            flags += ["--advertise", advertised, "--without-token"]
         within = START_WITHIN if config.dispatcher_timeout_ms is None else config.dispatcher_timeout_ms / 1000
         self._server = _Server("worker", flags, within)
         if start:
