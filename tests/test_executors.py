@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -279,3 +280,57 @@ def test_functions_of_modules_that_are_not_installed_travel(cluster: TestCluster
 
     dataset = Dataset.from_range(10).map(helpers_of_mine.scale)
     assert sorted(map(int, dataset.distribute(cluster.address))) == list(range(0, 30, 3))
+
+
+# ---- sources that draw at random
+
+
+def _buffered(lane: int, lanes: int) -> Iterator[dict[str, Any]]:
+    """A shuffle buffer, as people write them."""
+    buffer: list[int] = []
+    for i in range(lane, 400, lanes):
+        buffer.append(i)
+        if len(buffer) > 20:
+            yield {"id": buffer.pop(random.randrange(len(buffer)))}
+    for i in buffer:
+        yield {"id": i}
+
+
+def _augmented(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "x": random.random(), "y": np.random.rand()}
+
+
+RANDOM = Dataset.from_python(_buffered, lanes=4).map(_augmented).batch(10)
+
+
+def _batches(where: str, **options: Any) -> list[Any]:
+    return [plain(batch) for batch in RANDOM.distribute(where, seed=3, processing_mode="strict", places=4, timeout=100, **options)]
+
+
+def test_a_source_that_draws_gives_the_same_rows_wherever_and_beside_whatever_it_runs(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=2, worker_flags=["--allow-code", "--cpus", "1"])
+    here = _batches("inline")
+    assert _batches(cluster.address, job_name="first") == here
+    assert _batches(cluster.address, job_name="second", memory="16KiB") == here
+
+
+@pytest.mark.parametrize("mode", ["shared", "strict"])
+def test_a_source_that_draws_is_resumed_exactly(mode: str) -> None:
+    with RANDOM.distribute("inline", seed=3, processing_mode=mode) as reader:
+        had = [row for _, batch in zip(range(15), reader) for row in batch["id"].tolist()]
+        state = reader.state_dict()
+    with RANDOM.distribute("inline", seed=3, processing_mode=mode) as reader:
+        reader.load_state_dict(state)
+        rest = [row for batch in reader for row in batch["id"].tolist()]
+    assert sorted(had + rest) == list(range(400))
+
+
+def test_inline_leaves_the_loops_own_generators_alone() -> None:
+    random.seed(7)
+    np.random.seed(7)
+    drawn = (random.random(), np.random.rand())
+    random.seed(7)
+    np.random.seed(7)
+    for _ in RANDOM.distribute("inline", seed=3):
+        pass
+    assert (random.random(), np.random.rand()) == drawn

@@ -48,7 +48,7 @@ struct Plan {
   static Plan Over(const std::vector<Plan>& inputs, std::string op, AttrMap attrs);
 };
 
-// The id of a dataset: 32 hex digits of a SHA-256 over a canonical encoding of the plan, the same on every machine and in every version.
+// The id of a dataset: 32 hex digits of a SHA-256 over its canonical encoding, the same everywhere; `x_digest` is encoded in place of `x`.
 Result<std::string> Fingerprint(const Plan& plan);
 
 // FlatBuffers (schema/plan.fbs). Parse verifies before it trusts: structure, caps, topological order.

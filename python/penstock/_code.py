@@ -14,6 +14,7 @@ from itertools import islice
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from penstock._code_digest import digest_of
 from penstock._executor import environment
 from penstock._executor.failures import CodeError
 from penstock._executor.specs import RowSpec, from_element_spec, infer
@@ -44,9 +45,10 @@ _FLEETING = {"time", "time_ns", "perf_counter", "monotonic", "now", "today", "ut
 
 def code_attrs(payload: Any, label: str, spec: RowSpec, purity: str, notes: Iterable[str] = ()) -> dict[str, Any]:
     """The attributes of an operator that runs `payload`."""
-    content = pickled(payload)
+    content, digest = pickled(payload)
     return {
         "payload": content,
+        "payload_digest": digest,
         "label": label,
         "purity": purity,
         "notes": sorted(notes),
@@ -63,19 +65,21 @@ def label_of(code: Any) -> str:
 
 # ---- pickling
 
+_pickling = threading.RLock()  # which modules travel by value is a setting of the process; RLock: a __reduce__ may make a dataset
 
-def pickled(code: Any) -> bytes:
-    """Modules of the program itself travel by value: a worker does not have them."""
+
+def pickled(code: Any) -> tuple[bytes, str]:
+    """With its digest. Modules of the program itself travel by value: a worker does not have them."""
     import cloudpickle
 
     try:
-        with _by_value(cloudpickle):
+        with _pickling, _by_value(cloudpickle):
             return _dump(cloudpickle, code)
     except Exception as error:
         raise Invalid(f"{label_of(code)} cannot be sent to workers: {error}; what it refers to must be picklable (open files are not)") from error
 
 
-def _dump(cloudpickle: Any, code: Any) -> bytes:
+def _dump(cloudpickle: Any, code: Any) -> tuple[bytes, str]:
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             # A lock guards what is in its own process; a copy begins unlocked (TensorFlow's from_generator has one).
@@ -83,7 +87,7 @@ def _dump(cloudpickle: Any, code: Any) -> bytes:
 
     file = io.BytesIO()
     Pickler(file).dump(code)
-    return file.getvalue()
+    return file.getvalue(), digest_of(code, Pickler)
 
 
 @contextmanager

@@ -14,11 +14,13 @@ from penstock._executor import tf_rewrites
 
 _DT_RESOURCE = 20
 
+Pickled = tuple[bytes, str]  # with its digest
 
-def canonical(graph: Any, functions: Callable[[dict[str, str]], bytes | None]) -> tuple[bytes, bytes | None]:
+
+def canonical(graph: Any, functions: Callable[[dict[str, str]], Pickled | None]) -> tuple[bytes, Pickled | None]:
     """The graph, and the Python functions that it calls.
 
-    functions: pickles them by the tokens that are given for theirs.
+    functions: pickles them, with a digest, by the tokens that are given for theirs.
     """
     for _, nodes in tf_rewrites.scopes(graph):
         for node in nodes:
@@ -27,7 +29,7 @@ def canonical(graph: Any, functions: Callable[[dict[str, str]], bytes | None]) -
     _order_functions(graph)
     names = _Names(graph)
     pickled = functions(names.apply(""))
-    key = hashlib.sha256(graph.SerializeToString(deterministic=True) + (pickled or b"")).hexdigest()[:16]
+    key = hashlib.sha256(graph.SerializeToString(deterministic=True) + (pickled[1].encode() if pickled else b"")).hexdigest()[:16]
     tokens = names.apply(key)
     return graph.SerializeToString(deterministic=True), functions(tokens)
 

@@ -36,7 +36,7 @@ def attrs_of(dataset: Any, lanes: int | None) -> dict[str, Any]:
     purity = tf_rewrites.purity_of(graph)
     payload, functions = _tf_canonical.canonical(graph, _functions)
     libraries = _libraries()
-    modules = {"tensorflow", *_op_packages(), *(_code.modules_in(functions) if functions else ())}
+    modules = {"tensorflow", *_op_packages(), *(_code.modules_in(functions[0]) if functions else ())}
     return {
         "payload": payload,
         "element_spec": tf_elements.encode(spec),
@@ -47,7 +47,7 @@ def attrs_of(dataset: Any, lanes: int | None) -> dict[str, Any]:
         "modules": _versions(modules),
         "lanes": lanes,
         "cardinality": int(dataset.cardinality()),
-        **({"functions": functions} if functions else {}),
+        **({"functions": functions[0], "functions_digest": functions[1]} if functions else {}),
         **({"libraries": libraries} if libraries else {}),
         **rows.to_attrs(),
     }
@@ -89,7 +89,7 @@ def _lanes(dataset: Any, graph: Any, lanes: int | None) -> int:
     return wanted
 
 
-def _functions(tokens: dict[str, str]) -> bytes | None:
+def _functions(tokens: dict[str, str]) -> _tf_canonical.Pickled | None:
     """Python functions that the graph calls (from_generator, py_function), which travel with it under other tokens."""
     if not tokens:
         return None

@@ -137,7 +137,7 @@ class Reader:
         scope: "job": the position of all consumers, which one of them saves for all; "rank": this one's part, which each of them saves.
         timeout: seconds for the other consumers to come to this step, and for a dispatcher that is away to come back.
         """
-        tag = None if at is None else self._tag_of(at)
+        tag = None if at is None else self._known_tag(at)
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -164,15 +164,24 @@ class Reader:
         """
         if not isinstance(state, dict):
             raise Invalid(f"load_state_dict takes what state_dict gave, a dict, and not {type(state).__name__}")
-        self._core.restore(json.dumps(state))
+        try:
+            content = json.dumps(state)
+        except (TypeError, ValueError) as error:
+            raise Invalid(f"load_state_dict takes what state_dict gave, which is JSON: {error}") from error
+        self._core.restore(content)
 
-    def _tag_of(self, batch: Any) -> tuple[int, int]:
-        if isinstance(batch, Tag):
-            return batch.generation, batch.step
-        for leaf in _leaves(batch):
+    def tag_of(self, element: Any) -> Tag | None:
+        """Of one of the last 64 batches, as the reader gave it; None where it is none of them, or has no memory to know it by."""
+        for leaf in _leaves(element):
             tag = self._core.tag_at(_address(leaf))
             if tag is not None:
-                return tag
+                return Tag(*tag)
+        return None
+
+    def _known_tag(self, batch: Any) -> tuple[int, int]:
+        tag = batch if isinstance(batch, Tag) else self.tag_of(batch)
+        if tag is not None:
+            return tag.generation, tag.step
         raise NotFound(
             "at= is none of the last 64 batches of this reader, or a copy of one; pass a batch as the reader gave it, "
             "or say how many batches it is behind the last one: state_dict(behind=k)"

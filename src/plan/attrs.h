@@ -61,6 +61,9 @@ class AttrReader {
 
 bool SameAttr(const AttrValue& a, const AttrValue& b);
 
+// Whether `<name>_digest` stands for the attribute: bytes that mean the same may differ, as pickled code does from process to process.
+bool HasDigest(const AttrMap& attrs, const std::string& name);
+
 // One attribute by itself.
 inline Result<int64_t> IntAttr(const PlanNode& node, std::string_view name) { return AttrReader(node).Int(name); }
 inline Result<std::string> StringAttr(const PlanNode& node, std::string_view name) { return AttrReader(node).String(name); }

@@ -58,6 +58,7 @@ std::string ValueDifference(const std::string& name, const AttrValue* a, const A
 
 std::string AttrDifference(const AttrMap& a, const AttrMap& b, const Sides& sides) {
   for (const Attr& attr : a.items) {
+    if (HasDigest(a, attr.name) && HasDigest(b, attr.name)) continue;
     const std::string differs = ValueDifference(attr.name, &attr.value, b.Find(attr.name), sides);
     if (!differs.empty()) return differs;
   }

@@ -58,6 +58,13 @@ TEST(PlanDifference, ShowsNoContentOfBytesAndCutsWhatIsLong) {
   const auto code = [](const std::string& content) { return Bytes(std::make_shared<const std::string>(content)); };
   EXPECT_EQ(Words(With(Numbers(5), "map", "payload", code("ab")), With(Numbers(5), "map", "payload", code("cd"))),
             "operator 2 (map) has payload of another content (2 bytes) in the job than here");
+  const auto told = [&](const std::string& content, const std::string& digest) {
+    AttrMap attrs;
+    attrs.Set("payload", code(content));
+    attrs.Set("payload_digest", digest);
+    return Plan::Over({Numbers(5)}, "map", std::move(attrs));
+  };
+  EXPECT_EQ(Words(told("ab", "1"), told("cd", "2")), "operator 2 (map) has payload_digest '1' in the job and '2' here");
   const std::string words = Words(With(Numbers(5), "x", "text", std::string(1000, 'a')), With(Numbers(5), "x", "text", "b"s));
   EXPECT_LT(words.size(), 200u);
 }

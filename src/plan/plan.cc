@@ -50,8 +50,10 @@ class Encoder {
   void Add(double value) { sha_.AddNumber(std::bit_cast<uint64_t>(value)); }
   void Add(const Bytes& value) { Add(value == nullptr ? std::string() : *value); }
   void Add(const AttrMap& attrs) {
-    sha_.AddNumber(attrs.items.size());
+    const auto told_by_digest = [&attrs](const Attr& attr) { return HasDigest(attrs, attr.name); };
+    sha_.AddNumber(attrs.items.size() - static_cast<size_t>(std::count_if(attrs.items.begin(), attrs.items.end(), told_by_digest)));
     for (const Attr& attr : attrs.items) {
+      if (told_by_digest(attr)) continue;
       Add(attr.name);
       sha_.AddNumber(attr.value.index());
       std::visit([this](const auto& value) { Add(value); }, attr.value);
@@ -67,6 +69,8 @@ class Encoder {
 };
 
 }  // namespace
+
+bool HasDigest(const AttrMap& attrs, const std::string& name) { return attrs.Find(name + "_digest") != nullptr; }
 
 bool SameAttr(const AttrValue& a, const AttrValue& b) {
   if (a.index() != b.index()) return false;

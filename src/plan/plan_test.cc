@@ -80,6 +80,15 @@ TEST(Fingerprint, IsTheSameOnEveryMachineAndInEveryVersion) {
   EXPECT_EQ(*Fingerprint(Everything()), "771b89fce24c35ac9b219d80e78fa047");
 }
 
+TEST(Fingerprint, IsOfTheDigestWhereAnAttributeHasOne) {
+  const auto of = [](const std::string& code, const std::string& digest) {
+    const auto content = Bytes(std::make_shared<const std::string>(code));
+    return *Fingerprint(Plan::Over({}, "map", Attrs({{"payload", content}, {"payload_digest", digest}})));
+  };
+  EXPECT_EQ(of("as pickled here", "1"), of("as pickled there", "1"));
+  EXPECT_NE(of("as pickled here", "1"), of("as pickled here", "2"));
+}
+
 TEST(Fingerprint, DiffersInEveryAttributeAndItsType) {
   const auto of = [](AttrValue value) { return *Fingerprint(Plan::Over({}, "op", Attrs({{"a", std::move(value)}}))); };
   EXPECT_NE(of(int64_t{1}), of(int64_t{2}));

@@ -75,7 +75,7 @@ class Lane:
             self._take(block)
         if self.told is None:
             self.wanted = want
-            self.told = self._work(want, input_over)
+            self.told = self._work_here(want, input_over)
         return self.told
 
     def work_ahead(self) -> bool:
@@ -102,6 +102,12 @@ class Lane:
         self.input = (build(row) for row in rows.split(leaves, self.array_inputs)) if count else iter(())
 
     # ---- work
+
+    def _work_here(self, want: dict[str, Any], input_over: bool) -> dict[str, Any]:
+        if environment.in_executor:
+            return self._work(want, input_over)
+        with seeds.kept():  # the loop draws from the same generators
+            return self._work(want, input_over)
 
     def _work(self, want: dict[str, Any], input_over: bool) -> dict[str, Any]:
         begin = time.monotonic()

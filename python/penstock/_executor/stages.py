@@ -34,9 +34,11 @@ def python_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]
     factory = pickle.loads(attrs["payload"])
 
     def rows(part: Part, start: int) -> Iterator[Any]:
-        seeds.set_all(part.key.derive())
-        made: Iterable[Any] = factory(part.part, part.parts) if attrs.get("lanes", 1) > 1 else factory()
-        return islice(iter(made), start, None)
+        def begin() -> Iterator[Any]:
+            made: Iterable[Any] = factory(part.part, part.parts) if attrs.get("lanes", 1) > 1 else factory()
+            return islice(iter(made), start, None)
+
+        return seeds.drawing(part.key.derive(), begin)
 
     return rows
 
@@ -45,18 +47,17 @@ def torch_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]:
     dataset = pickle.loads(attrs["payload"])
 
     def rows(part: Part, start: int) -> Iterator[Any]:
-        return _torch_rows(dataset, part, start)
+        seed = part.key.derive() & ((1 << 63) - 1)
+        return seeds.drawing(seed, lambda: _torch_rows(dataset, part, seed, start))
 
     return rows
 
 
-def _torch_rows(dataset: Any, part: Part, start: int) -> Iterator[Any]:
+def _torch_rows(dataset: Any, part: Part, seed: int, start: int) -> Iterator[Any]:
     from torch.utils.data import _utils
 
     worker = _utils.worker
-    seed = part.key.derive() & ((1 << 63) - 1)
     info = worker.WorkerInfo(id=part.part, num_workers=part.parts, seed=seed, dataset=dataset)
-    seeds.set_all(seed)
     rows: Iterator[Any] | None = None
     while True:
         # Lanes take turns in one process, and each must see itself as the worker it is.

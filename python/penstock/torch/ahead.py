@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.reader import Tag
+    from penstock.reader import Reader
 
 
 @dataclass
@@ -18,17 +18,16 @@ class _End:
 
 
 class Ahead:
-    """Iterates `source` on a thread of its own, at most `depth` elements ahead, each changed by `prepare`.
+    """Iterates a reader on a thread of its own, at most `depth` elements ahead, each changed by `prepare`.
 
-    `leave` makes a wait in the source end with an error; it may be called from another thread.
-    `start` is where the source stands; `handed_out` is where it stood after the last element that the loop has, whatever was taken since.
+    `handed_out` is where the reader stood after the last element that the loop has, whatever was taken since.
     """
 
-    def __init__(self, source: Iterator[Any], prepare: Callable[[Any], Any], leave: Callable[[], None], start: Tag | None, depth: int) -> None:
-        self._source = source
+    def __init__(self, reader: Reader, prepare: Callable[[Any], Any], depth: int) -> None:
+        self._source = iter(reader)
+        self._reader = reader
         self._prepare = prepare
-        self._leave = leave
-        self.handed_out = start
+        self.handed_out = reader.tag()
         self._ready: queue.Queue[Any] = queue.Queue()  # bounded by _room
         self._room = threading.Semaphore(max(depth, 1))
         self._stopping = False
@@ -43,11 +42,12 @@ class Ahead:
                     if item.error is not None:
                         raise item.error
                     return
+                tag, element = item
                 if self.handed_out is not None:
-                    self.handed_out = self.handed_out.after(1)
+                    self.handed_out = tag or self.handed_out.after(1)
                 self._room.release()
-                yield item
-                del item  # its memory goes back while the next one is waited for
+                yield element
+                del item, element  # its memory goes back while the next one is waited for
         finally:
             self.stop()
 
@@ -59,7 +59,7 @@ class Ahead:
     def close(self) -> None:
         """Returns when the thread has ended, and nothing is taken from the source any more."""
         self.stop()
-        self._leave()
+        self._reader.leave()
         self._thread.join()
 
     def _run(self) -> None:
@@ -76,6 +76,6 @@ class Ahead:
         if self._stopping:
             return False
         for element in self._source:
-            self._ready.put(self._prepare(element))
+            self._ready.put((self._reader.tag_of(element), self._prepare(element)))
             return True
         return False

@@ -96,10 +96,9 @@ class DataLoader(Loader):
 
     def __iter__(self) -> Iterator[Any]:
         self._stop_ahead()
-        elements = map(self._finish, iter(self._reader))
         if not self._mover.moves:
-            return elements
-        self._ahead = Ahead(elements, self._mover.prepare, self._reader.leave, self._reader.tag(), self._depth)
+            return map(self._finish, iter(self._reader))
+        self._ahead = Ahead(self._reader, lambda element: self._mover.prepare(self._finish(element)), self._depth)
         return map(self._mover.hand_out, self._ahead)
 
     def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job", *, timeout: float = 60.0) -> dict[str, Any]:

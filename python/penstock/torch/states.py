@@ -16,5 +16,10 @@ def unpack(state: dict[str, Any]) -> dict[str, Any]:
     """What a reader takes. A reader's own state is one already."""
     if not isinstance(state, dict) or not {"position", "penstock"} & set(state):
         raise Invalid(f"load_state_dict takes what state_dict gave, and not {type(state).__name__} {str(state)[:80]}")
-    unpacked: dict[str, Any] = json.loads(state["position"]) if "position" in state else state
+    if "position" not in state:
+        return state
+    try:
+        unpacked: dict[str, Any] = json.loads(state["position"])
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"load_state_dict takes what state_dict gave, whose position is JSON: {error}") from error
     return unpacked

@@ -56,7 +56,7 @@ Status ReadRest(AttrReader& attrs) {
   for (const std::string_view name : {"element_spec", "functions"}) {
     if (attrs.Has(name)) PENSTOCK_TRY(attrs.Blob(name));
   }
-  PENSTOCK_TRY(attrs.String("divided", ""));
+  for (const std::string_view name : {"divided", "payload_digest", "functions_digest"}) PENSTOCK_TRY(attrs.String(name, ""));
   PENSTOCK_TRY(attrs.Int("cardinality", -2));
   if (attrs.Has("libraries")) PENSTOCK_TRY(attrs.Maps("libraries"));
   return {};
