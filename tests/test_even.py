@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from conftest import StartCluster
+from penstock import Dataset
 from penstock.tfrecord import write_tfrecord
 from support import rank
 
@@ -57,3 +60,24 @@ def test_ranks_that_reduce_their_gradients_in_every_step_do_not_hang(start_clust
     pattern = _uneven_files(tmp_path, [300, 11, 41, 7, 29])
     got = rank.read_all(2, pattern=pattern, address=cluster.address, batch=N, even="auto", lockstep=str(tmp_path / "store"))
     assert [len(batches) for batches in got] == [388 // (2 * N)] * 2
+
+
+def test_a_quick_loop_leaves_a_slow_one_its_part_of_every_epoch(start_cluster: StartCluster) -> None:
+    cluster, rows, epochs = start_cluster(2), 3000, 3
+    dataset = Dataset.from_range(rows).shuffle(50).batch(N)
+
+    def read(index: int) -> list[list[int]]:
+        got: list[list[int]] = []
+        with dataset.distribute(cluster.address, job_name="free", consumer_index=index, num_consumers=2, epochs=epochs, timeout=60) as reader:
+            for _ in range(epochs):
+                got.append([])
+                for batch in reader:
+                    got[-1] += batch.tolist()
+                    time.sleep(0.004 * index)  # what a step takes
+        return got
+
+    with ThreadPoolExecutor(2) as threads:
+        quick, slow = threads.map(read, range(2))
+    for epoch in range(epochs):
+        assert len(quick[epoch]) == len(slow[epoch])
+        assert len(quick[epoch]) + len(slow[epoch]) < 1.1 * rows, f"rows of epoch {epoch} came twice"

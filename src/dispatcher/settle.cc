@@ -177,7 +177,7 @@ class Settler {
     const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
     const bool evening = Evening(job_, state);
     const Parts parts = PartsOf(state);
-    const uint64_t least = Least(takers);
+    const uint64_t least = LeastOf(takers, state.epoch());
     bool given = false;
     for (const auto& [busy, held, consumer] : wishes) {
       if (evening && MarkOf(*consumer) > least + EvenPiece(job_) / job_.inputs.layout.batch) continue;
@@ -203,7 +203,7 @@ class Settler {
     if (!EndsEvenly(job_) || Evening(job_, state) || readers.empty()) return {};
     uint64_t lanes = state.Available();
     for (const Consumer* reader : readers) lanes += reader->lanes_had;
-    return {.each = lanes / std::max<uint64_t>(readers.size(), job_.consumers), .least = Least(readers)};
+    return {.each = lanes / std::max<uint64_t>(readers.size(), job_.consumers), .least = LeastOf(readers, state.epoch())};
   }
 
   // The one that can come least far may always: others may wait for its loop.
@@ -211,7 +211,9 @@ class Settler {
     return !parts.limited() || consumer.lanes_had < parts.each || MarkOf(consumer) <= parts.least;
   }
 
-  static uint64_t Least(const Members& members) {
+  // One that is still in an earlier epoch has come nowhere in this one.
+  uint64_t LeastOf(const Members& members, Epoch epoch) const {
+    if (AnyBehind(epoch)) return 0;
     uint64_t least = MarkOf(*members.front());
     for (const Consumer* consumer : members) least = std::min(least, MarkOf(*consumer));
     return least;
