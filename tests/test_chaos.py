@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chaos import network
+from chaos.checker import Count, Leg, count
 
 ROOT = Path(__file__).parent.parent
 
@@ -16,6 +17,22 @@ def test_a_dozen_faults_lose_and_repeat_nothing() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "lost 0, duplicated 0" in done.stdout
+
+
+def _log(path: Path, *batches: str) -> Path:
+    path.write_text("".join(f"0.1 0.2 {step} {batch}\n" for step, batch in enumerate(batches, 1)))
+    return path
+
+
+def test_the_checker_sees_what_is_lost_repeated_or_out_of_order(tmp_path: Path) -> None:
+    before = Leg([_log(tmp_path / "a", "0 1", "4 5", "9 9"), _log(tmp_path / "b", "2 3", "6 7")], upto=1)
+    after = Leg([_log(tmp_path / "c", "4 5", "6 7")], upto=None)
+    order = list(range(8))
+    assert count([before, after], 8, order) == Count(lost=0, duplicated=0, strange=0, misplaced=0)
+    assert count([before, after], 9) == Count(lost=1, duplicated=0, strange=0)
+    assert count([before, before, after], 8) == Count(lost=0, duplicated=4, strange=0)
+    assert count([after, before], 8, order).misplaced == 8
+    assert not count([after, before], 8, order).right
 
 
 ECHOES = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 
 
@@ -20,10 +21,11 @@ class Count:
     lost: int
     duplicated: int
     strange: int  # rows that are none of the dataset's
+    misplaced: int = 0  # rows at another place than in the one order, where there is one
 
     @property
     def right(self) -> bool:
-        return self.lost == self.duplicated == self.strange == 0
+        return self.lost == self.duplicated == self.strange == self.misplaced == 0
 
 
 def batches_of(log: Path) -> list[list[int]]:
@@ -32,15 +34,20 @@ def batches_of(log: Path) -> list[list[int]]:
     return [[int(word) for word in line.split()[3:]] for line in lines if line.endswith("\n") and line[0].isdigit()]
 
 
-def count(history: list[Leg], rows: int) -> Count:
-    seen: Counter[int] = Counter()
-    for leg in history:
-        for log in leg.logs:
-            for batch in batches_of(log)[: leg.upto]:
-                seen.update(batch)
+def sequence(history: list[Leg]) -> list[int]:
+    """All rows, step by step, and rank by rank within a step."""
+    steps = chain.from_iterable(zip_longest(*(batches_of(log)[: leg.upto] for log in leg.logs), fillvalue=()) for leg in history)
+    return [row for step in steps for batch in step for row in batch]
+
+
+def count(history: list[Leg], rows: int, order: list[int] | None = None) -> Count:
+    """`order`: that of an undisturbed reading; None where any is right."""
+    got = sequence(history)
+    seen = Counter(got)
     everything = set(range(rows))
     return Count(
         lost=len(everything - set(seen)),
         duplicated=sum(times - 1 for times in seen.values()),
         strange=len(set(seen) - everything),
+        misplaced=0 if order is None else sum(a != b for a, b in zip_longest(got, order)),
     )

@@ -169,9 +169,9 @@ class Job:
         first = [rank.waits[0][1] for rank in self.ranks if rank.waits]
         return max(first) - max(rank.restored for rank in self.ranks) if first else 0.0
 
-    def count(self) -> Count:
+    def count(self, order: list[int] | None) -> Count:
         legs = [*self.history, (self.starts[-1], None)]
-        return count([Leg([rank.log for rank in start.ranks], upto) for start, upto in legs], self.setting.rows)
+        return count([Leg([rank.log for rank in start.ranks], upto) for start, upto in legs], self.setting.rows, order)
 
     def failures(self) -> list[str]:
         return [

@@ -18,18 +18,23 @@ from typing import Any
 from penstock import Dataset, Error, Reader
 
 BATCH = 32
+PLACES = 8  # of strict: its order is that of so many lanes side by side, on any number of ranks
 EVERY = 20  # steps between checkpoints
 
 
+def dataset_of(files: str, shuffle: int) -> Dataset:
+    dataset = Dataset.from_tfrecord(files).parse_example({"id": "int64", "payload": "string"})
+    return (dataset.shuffle(shuffle) if shuffle else dataset).batch(BATCH)
+
+
 def main(options: dict[str, Any]) -> None:
-    dataset = Dataset.from_tfrecord(options["files"]).parse_example({"id": "int64", "payload": "string"})
-    shuffled = dataset.shuffle(options["shuffle"]) if options["shuffle"] else dataset
-    reader = shuffled.batch(BATCH).distribute(
+    reader = dataset_of(options["files"], options["shuffle"]).distribute(
         options["address"],
         job_name=options["job"],
         processing_mode=options["mode"],
         consumer_index=options["index"],
         num_consumers=options["ranks"],
+        **({"places": PLACES} if options["mode"] == "strict" else {}),
         attempt=options["attempt"],
         even="uneven",
         memory=options["memory"],

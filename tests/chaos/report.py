@@ -20,6 +20,7 @@ class Report:
     lost: int = 0
     duplicated: int = 0
     strange: int = 0
+    misplaced: int = 0
     waits: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # by kind, seconds
     wrong: list[str] = field(default_factory=list)
 
@@ -28,6 +29,7 @@ class Report:
         self.lost += count.lost
         self.duplicated += count.duplicated
         self.strange += count.strange
+        self.misplaced += count.misplaced
 
     def print(self) -> None:
         rows = [_row(kind, waits) for kind, waits in sorted(self.waits.items())]
@@ -37,7 +39,7 @@ class Report:
             print(f"{row['fault']:40}{row['count']:>7}{row['p50_s'] * 1000:>9.0f}{row['p99_s'] * 1000:>9.0f}{row['max_s'] * 1000:>9.0f}{target}")
         read = " and ".join(f"{number} {mode}" for mode, number in self.histories.items())
         print(f"{self.faults} faults, {self.restores} restores, {read} histories in {self.seconds:.0f} s")
-        print(f"lost {self.lost}, duplicated {self.duplicated}")
+        print(f"lost {self.lost}, duplicated {self.duplicated}, at another place in strict's order {self.misplaced}")
         for row in rows:
             print(json.dumps({"chaos": row}))
         print(json.dumps({"chaos": self._summary()}), flush=True)
@@ -51,6 +53,7 @@ class Report:
             "lost": self.lost,
             "duplicated": self.duplicated,
             "strange": self.strange,
+            "misplaced": self.misplaced,
             "wrong": len(self.wrong),
         }
 

@@ -16,7 +16,7 @@ from . import network
 from .faults import FAULTS, MOST_RANKS, Fault, Hit
 from .job import Job, Shape, wait_for
 from .network import NetworkCluster
-from .rank import BATCH
+from .rank import BATCH, PLACES, dataset_of
 from .report import Report
 
 ROWS_A_FILE, PAYLOAD = 1500, 1024
@@ -63,6 +63,7 @@ class Chaos:
         self.directory = directory
         self.report = Report()
         self.settings: list[Setting] = []
+        self.orders: dict[int, list[int]] = {}  # by the shuffle's buffer
 
     def run(self) -> Report:
         begin = time.monotonic()
@@ -115,10 +116,18 @@ class Chaos:
             job.kill()
         self.report.wrong += job.failures()
         if not self.report.wrong:
-            count = job.count()
+            count = job.count(self._order(job.shape) if job.shape.mode == "strict" else None)
             self.report.add(job.shape.mode, count)
             if not count.right:
                 self.report.wrong.append(f"{job.name} ({job.shape.mode}) in {job.setting.directory}: {count}")
+
+    def _order(self, shape: Shape) -> list[int]:
+        """Of strict, as one process alone reads it."""
+        if shape.shuffle not in self.orders:
+            dataset = dataset_of(str(self.directory / "*.tfrecord.gz"), shape.shuffle)
+            reader = dataset.distribute("inline", processing_mode="strict", places=PLACES)
+            self.orders[shape.shuffle] = [row for batch in reader for row in batch["id"].tolist()]
+        return self.orders[shape.shuffle]
 
     def _strike_until_over(self, job: Job) -> None:
         self._wait(job, job.begun, "its first batches")
