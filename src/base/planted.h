@@ -28,6 +28,7 @@ enum class Bug : uint8_t {
   kRestoreTwice,         // a repeated restore is another one
   kNoReserve,            // of a worker's memory, lanes that are waited for have none of their own
   kBlockLeaked,          // memory lent to a session that broke does not come home
+  kPositionAhead,        // strict: a state is of the step after the one that was asked for
   kRingPlaceReused,      // strict: a lane takes a place before the one there was read to its end
 };
 

@@ -75,7 +75,8 @@ Result<DeliveryLog::Point> DeliveryLog::At(uint64_t tag) const {
   }
   Point point{generation_, tag, settled_epoch_, settled_, settled_ring_};
   for (const Batch& batch : kept_) {
-    if (batch.end - batch.elements >= tag) break;
+    const uint64_t asked = Planted(Bug::kPositionAhead) && batch.ring != nullptr ? tag + 1 : tag;
+    if (batch.end - batch.elements >= asked) break;
     AddUpTo(batch, tag, point.rows);
     point.epoch = batch.epoch;
     point.ring = batch.ring;

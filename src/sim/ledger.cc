@@ -131,12 +131,25 @@ std::string Ledger::Restored(Branch& branch, const std::string& base) {
   branch.base = position->delivered;
   if (job_.mode != Mode::kStrict || branch.ring) return "";
   branch.ring = position->ring.value_or(RingPosition{});
-  const RingPosition& ring = *branch.ring;
+  branch.walked = WalkedBy(*branch.ring);
+  return "";
+}
+
+// Rows of its epoch that a ring has passed.
+std::set<Row> Ledger::WalkedBy(const RingPosition& ring) {
   const bool nothing_left = ring.begun() && ring.ring.empty() && ring.tails.empty() && ring.next_lane >= job_.layout.lanes;
   const auto& batches = OrderOf(ring.epoch);
   const uint64_t taken = nothing_left ? batches.size() : std::min<uint64_t>(batches.size(), ring.turn / job_.layout.mix);
-  for (uint64_t g = 0; g < taken; ++g) branch.walked.insert(batches[g].begin(), batches[g].end());
-  return "";
+  std::set<Row> walked;
+  for (uint64_t g = 0; g < taken; ++g) walked.insert(batches[g].begin(), batches[g].end());
+  return walked;
+}
+
+// Whether a position has the row.
+std::function<bool(const Row&)> Ledger::ClaimsOf(const Position& position) {
+  if (job_.mode != Mode::kStrict) return [&position](const Row& row) { return Claims(position.delivered, row); };
+  const RingPosition ring = position.ring.value_or(RingPosition{});
+  return [ring, walked = WalkedBy(ring)](const Row& row) { return row.lane.epoch < ring.epoch || walked.contains(row); };
 }
 
 bool Ledger::Has(const Branch& branch, const Row& row) {
@@ -145,9 +158,9 @@ bool Ledger::Has(const Branch& branch, const Row& row) {
   return row.lane.epoch < branch.ring->epoch || branch.walked.contains(row);
 }
 
-std::string Ledger::Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) const {
+std::string Ledger::Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) {
   const auto found = branches_.find(id);
-  if (found == branches_.end() || job_.mode == Mode::kStrict) return "";
+  if (found == branches_.end()) return "";
   const Branch& branch = found->second;
   if (!branch.died.empty()) return "";  // the steps of one that was started anew are others
   // One that is at its epoch's end before the step answers with that, and goes on.
@@ -163,13 +176,14 @@ std::string Ledger::Saved(HistoryId id, const Position& position, const std::vec
     if (!lives || !job_.declared) continue;
     after.insert(start.rows.begin() + static_cast<ptrdiff_t>(cut), start.rows.end());
   }
+  const auto claims = ClaimsOf(position);
   for (const Row& row : before) {
-    if (!Claims(position.delivered, row)) return "the position at step " + std::to_string(position.tag) + " forgets " + ToString(row);
+    if (!claims(row)) return "the position at step " + std::to_string(position.tag) + " forgets " + ToString(row);
   }
-  const bool drops = broken_ || job_.even != Even::kUneven;
+  const bool drops = broken_ || (job_.even != Even::kUneven && job_.mode != Mode::kStrict);
   for (const Row& row : after) {
     const std::vector<ConsumerId>& who = branch.seen.at(row);
-    if (who.size() == 1 && !drops && Claims(position.delivered, row)) {
+    if (who.size() == 1 && !drops && claims(row)) {
       return "the position at step " + std::to_string(position.tag) + " has " + ToString(row) + ", which came after it";
     }
   }

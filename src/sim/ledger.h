@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -44,7 +45,7 @@ class Ledger {
   // It begins, or begins again in another generation.
   std::string Joined(HistoryId id, const Reader& reader, const msg::Joined& joined);
   // A position of the job was saved when each of these, which are all that are alive, had `tag` elements.
-  std::string Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) const;
+  std::string Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive);
   void Died(HistoryId id, ConsumerId consumer);  // its last words are not known to anybody
   bool AnyDied(HistoryId id) const;
   void BrokeOff() { broken_ = true; }
@@ -87,6 +88,8 @@ class Ledger {
   Start& StartOf(HistoryId id, const Reader& reader);
   std::string Restored(Branch& branch, const std::string& base);
   const std::vector<std::vector<Row>>& OrderOf(Epoch epoch);
+  std::set<Row> WalkedBy(const RingPosition& ring);
+  std::function<bool(const Row&)> ClaimsOf(const Position& position);
   static bool Has(const Branch& branch, const Row& row);  // where it began
   std::string Count(Branch& branch, const Reader& reader, const std::vector<Row>& rows);
   std::string CheckOrder(const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again);

@@ -22,6 +22,7 @@ const std::vector<PlantedBug>& PlantedBugs() {
       {Bug::kRestoreTwice, "restore committed twice"},
       {Bug::kNoReserve, "budget without reserve"},
       {Bug::kBlockLeaked, "block leaked"},
+      {Bug::kPositionAhead, "position a step ahead"},
       {Bug::kRingPlaceReused, "ring place reused early"},
   };
   return bugs;
