@@ -13,6 +13,8 @@ namespace penstock::dispatcher {
 namespace {
 
 constexpr uint64_t kTellWorkersEvery = 16;  // beats
+constexpr Duration kPauseOfAnEntry = std::chrono::microseconds(1);
+constexpr Duration kShortestPause = std::chrono::milliseconds(10);
 
 // As its own loop counts them.
 uint64_t StepsOf(const Consumer& consumer, uint64_t steps) {
@@ -169,12 +171,25 @@ void DispatcherCore::Impl::ApplyHolds(Job& job, const Consumer& consumer, const 
   }
 }
 
+// All workers, told to all consumers: where both are many and workers come and go one after another, each change would cost the product, and those
+// who are slow to read would have it pile up here. None in small clusters; never so long that a beat does not end it.
+Duration DispatcherCore::Impl::PauseOfWorkerLists() const {
+  uint64_t consumers = 0;
+  for (const auto& [id, job] : jobs_) consumers += job.members.size();
+  const Duration pause = workers_.size() * consumers * kPauseOfAnEntry;
+  return pause < kShortestPause ? Duration{0} : std::min(pause, Duration(kHeartbeatEvery) / 2);
+}
+
 // A thousand workers in each of a thousand replies a second would be most of what a dispatcher does: they are told when they changed, on a new
 // session, and now and then, for a reply may be lost.
 void DispatcherCore::Impl::TellWorkers(Consumer& consumer, msg::BeatReply& reply) {
   const std::pair told{consumer.session, workers_version_};
-  if (consumer.told == told && consumer.serial % kTellWorkersEvery != 0) return;
+  const bool again = consumer.serial % kTellWorkersEvery == 0 && consumer.serial != consumer.told_serial;
+  if (consumer.told == told && !again) return;
+  if (consumer.told.first == consumer.session && now_ - consumer.told_at < PauseOfWorkerLists()) return;  // the answer to its next beat has it
   consumer.told = told;
+  consumer.told_at = now_;
+  consumer.told_serial = consumer.serial;
   reply.workers = WorkerList();
 }
 

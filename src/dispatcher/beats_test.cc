@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "dispatcher/core_harness.h"
 
 namespace penstock::dispatcher {
@@ -353,6 +355,25 @@ TEST(Beat, WorkersAreToldWhenTheyChangeOnANewSessionAndNowAndThen) {
     told += std::get<msg::BeatReply>(h.Say(SessionId{77}, consumer.beat)).workers.empty() ? 0 : 1;
   }
   EXPECT_EQ(told, 4u) << "for a reply may have been lost";
+}
+
+TEST(Beat, WhereWorkersAndConsumersAreManyEachIsToldOfChangesAtAPaceAndByItsBeatAtTheLatest) {
+  CoreHarness h;
+  for (uint64_t i = 1; i <= 100; ++i) h.AddWorker(i);
+  std::vector<Scripted> consumers;
+  for (uint64_t i = 1; i <= 120; ++i) consumers.emplace_back(h.JoinOk(h.JoinOf(i), LayoutOf(4)));
+  for (Scripted& consumer : consumers) consumer.Say(h);
+  const auto lists = [&h] {
+    return std::count_if(h.pushed.begin(), h.pushed.end(), [](const Send& send) { return !std::get<msg::BeatReply>(send.message).workers.empty(); });
+  };
+  h.Pass(std::chrono::milliseconds(250));
+  h.pushed.clear();
+  for (uint64_t i = 101; i <= 110; ++i) h.AddWorker(i);
+  EXPECT_EQ(lists(), 120) << "of the first of ten that came at once, and each consumer once";
+  EXPECT_EQ(consumers[0].Say(h).workers.size(), 0u);
+  h.Pass(std::chrono::milliseconds(250));
+  EXPECT_EQ(consumers[0].Say(h).workers.size(), 110u);
+  EXPECT_EQ(consumers[0].Say(h).workers.size(), 0u);
 }
 
 }  // namespace

@@ -134,6 +134,7 @@ class DispatcherCore::Impl {
   void MoveOn(Job& job, Consumer& consumer, Epoch epoch, Changes& changes);
   msg::BeatReply MakeReply(const Job& job, Consumer& consumer);
   void TellWorkers(Consumer& consumer, msg::BeatReply& reply);
+  Duration PauseOfWorkerLists() const;
   void ExpireMembers(Job& job);
   void RemoveMember(Job& job, ConsumerId id, bool doubtful, Changes& changes);
 

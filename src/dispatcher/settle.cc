@@ -265,7 +265,8 @@ class Settler {
 
   void HandOver(EpochState& state) {
     const size_t needy = Needy(state).size();
-    if (needy > 0) RecallFromBeyond(state);
+    if (needy == 0) return;  // most beats: to count what is on its way is to look at every grant
+    RecallFromBeyond(state);
     size_t coming = ComingBack(job_, state);
     while (coming < needy && RevokeFromRichest(state)) ++coming;
   }

@@ -48,7 +48,9 @@ struct Consumer {
   uint64_t tail_rows = 0;
   bool ending = false;                    // it gives back its tails and gets END
   bool news = false;                      // its next reply differs from the last
-  std::pair<SessionId, uint64_t> told{};  // which list of workers it was sent, and on which session
+  std::pair<SessionId, uint64_t> told{};  // which list of workers it was sent, and on which session…
+  TimePoint told_at{};                    // …when…
+  uint64_t told_serial = 0;               // …and in answer to which beat
   uint64_t rows = 0;
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;

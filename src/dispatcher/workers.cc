@@ -126,8 +126,9 @@ void DispatcherCore::Impl::ExpireWorkers() {
 // Every consumer opens its lanes by the list it knows.
 void DispatcherCore::Impl::TellAllWorkersChanged() {
   ++workers_version_;
+  const Duration pause = PauseOfWorkerLists();
   for (auto& [id, job] : jobs_) {
-    for (auto& [consumer, member] : job.members) member.news = true;
+    for (auto& [consumer, member] : job.members) member.news = member.news || now_ - member.told_at >= pause;
     SendNews(job);
   }
 }
