@@ -2,7 +2,9 @@
 
 import ctypes
 import json
+import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from penstock import Dataset
 from penstock.tfrecord import write_tfrecord
 from support.data import Records
 from support.ranks import ids_of, run_leg
+from support.waiting import wait_until
 
 N = 32
 ROWS = 1000
@@ -115,6 +118,34 @@ def test_inline_across_epochs_the_state_is_in_the_epoch_it_was_saved_in() -> Non
     third = [ids_of(batch) for batch in resumed]
     whole = _inline(dataset, epochs=3)
     assert [passes[0], second, third] == [[ids_of(batch) for batch in whole] for _ in range(3)]
+
+
+@pytest.mark.parametrize("epochs", [1, 5, 9])
+def test_inline_many_epochs_later_too(epochs: int) -> None:
+    dataset = Dataset.from_range(ROWS).shuffle(50).batch(10)
+    reader = _inline(dataset, epochs=None)
+    for _ in range(epochs):
+        list(reader)
+    elements = iter(reader)
+    for _ in range(70):  # more than are kept
+        next(elements)
+    resumed = _inline(dataset, epochs=None)
+    resumed.load_state_dict(reader.state_dict())
+    assert resumed.epoch == epochs
+    assert [ids_of(batch) for batch in resumed] == [ids_of(batch) for batch in elements]
+
+
+def test_inline_an_epoch_that_was_left_or_passed_over_is_not_gone_back_to() -> None:
+    dataset = Dataset.from_range(ROWS).batch(N)
+    reader = _inline(dataset, epochs=None)
+    next(iter(reader))
+    for epoch in (1, 4):
+        reader.set_epoch(epoch)
+        next(iter(reader))
+        resumed = _inline(dataset, epochs=None)
+        resumed.load_state_dict(reader.state_dict())
+        assert resumed.epoch == epoch
+        assert len(list(resumed)) == 31
 
 
 # ---- which batch
@@ -336,3 +367,164 @@ def test_across_epochs_the_rest_is_of_the_epoch_that_was_read(start_cluster: Sta
         second += [i for batch in resumed for i in ids_of(batch)]
         resumed.close()
     assert sorted(second) == list(range(ROWS))
+
+
+def _at_once(count: int, run: Callable[[int], Any]) -> list[Any]:
+    with ThreadPoolExecutor(count) as pool:
+        return [future.result() for future in [pool.submit(run, index) for index in range(count)]]
+
+
+def _ranks(dataset: Dataset, address: str, count: int = 2, **options: Any) -> list[penstock.Reader]:
+    options = {"job_name": "job", "even": "uneven", "timeout": 30.0, **options}
+    return [dataset.distribute(address, consumer_index=index, num_consumers=count, **options) for index in range(count)]
+
+
+def test_parts_of_a_later_epoch_are_gone_on_from_in_it(start_cluster: StartCluster) -> None:
+    address = start_cluster(1).address
+    dataset = Dataset.from_range(200).shuffle(50).batch(2)
+    readers = _ranks(dataset, address, epochs=None, even="drop")
+
+    def read(index: int) -> tuple[list[int], dict[str, Any]]:
+        for _ in range(9):
+            list(readers[index])
+        elements = iter(readers[index])
+        return [i for _ in range(10) for i in ids_of(next(elements))], readers[index].state_dict(scope="rank")
+
+    had, parts = zip(*_at_once(2, read), strict=True)
+    for reader in readers:
+        reader.close()
+    resumed = _ranks(dataset, address, epochs=None, even="drop", attempt=1)
+
+    def read_on(index: int) -> list[int]:
+        resumed[index].load_state_dict(parts[index])
+        assert resumed[index].epoch == 9
+        return [i for batch in resumed[index] for i in ids_of(batch)]
+
+    rest = _at_once(2, read_on)
+    for reader in resumed:
+        reader.close()
+    assert sorted(i for ids in [*had, *rest] for i in ids) == list(range(200))
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["the last batch", "END"])
+@pytest.mark.parametrize("mode", ["shared", "strict"])
+def test_a_loop_over_epochs_goes_on_after_a_state_of_an_epochs_end(mode: str, told: bool, start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    dataset = Dataset.from_range(100).batch(10)
+    options: dict[str, Any] = {"job_name": "job", "epochs": 3, "processing_mode": mode, "consumer_index": 0, "num_consumers": 1, "timeout": 30.0}
+    with dataset.distribute(cluster.address, **options) as reader:
+        reader.set_epoch(0)
+        elements = iter(reader)
+        for _ in range(10):
+            next(elements)
+        if told:
+            assert next(elements, None) is None
+        state = reader.state_dict()
+    with dataset.distribute(cluster.address, attempt=1, **options) as resumed:
+        resumed.load_state_dict(state)
+        batches = []
+        for epoch in range(3):
+            resumed.set_epoch(epoch)
+            batches.append(len(list(resumed)))
+    assert batches == [0, 10, 10]
+
+
+def test_what_ranks_dropped_at_an_epochs_end_does_not_come_after_it_in_strict(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    dataset = Dataset.from_range(1010).batch(10)
+    options: dict[str, Any] = {"processing_mode": "strict", "even": "drop", "epochs": 2}
+    first = run_leg(dataset, cluster.address, 2, steps=51, **options)
+    assert len(first.ids()) == 1000
+    assert run_leg(dataset, cluster.address, 1, state=first.state, attempt=1, **options).ids() == []
+
+
+def test_a_state_after_an_epochs_end_has_what_ranks_with_more_steps_had(start_cluster: StartCluster) -> None:
+    address = start_cluster(1).address
+    rows = 31 * N  # not the same number of batches for both
+    dataset = Dataset.from_range(rows).batch(N)
+    readers = _ranks(dataset, address, epochs=2)
+    batches = _at_once(2, lambda index: [ids_of(batch) for batch in readers[index]])
+    assert sorted(i for batch in batches[0] + batches[1] for i in batch) == list(range(rows))
+    state = readers[0 if len(batches[0]) < len(batches[1]) else 1].state_dict()
+    for reader in readers:
+        reader.close()
+    assert run_leg(dataset, address, 3, state=state, attempt=1, epochs=2).ids() == []
+
+
+def test_a_part_of_readers_that_declare_no_number_is_no_position(start_cluster: StartCluster) -> None:
+    address = start_cluster(1).address
+    dataset = Dataset.from_range(ROWS).batch(N)
+    readers = [dataset.distribute(address, job_name="job", timeout=30.0) for _ in range(2)]
+    for reader in readers:
+        next(iter(reader))
+    part = readers[0].state_dict(scope="rank")
+    for reader in readers:
+        reader.close()
+    with dataset.distribute(address, job_name="job", timeout=30.0) as resumed, pytest.raises(penstock.DatasetMismatch, match="not declared"):
+        resumed.load_state_dict(part)
+
+
+def test_parts_are_refused_where_a_rank_was_started_anew(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    dataset = Dataset.from_range(ROWS).batch(N)
+    readers = _ranks(dataset, cluster.address)
+    elements = [iter(reader) for reader in readers]
+    for batches in elements:
+        next(batches)
+    wait_until(lambda: cluster.status()["jobs"][0]["rows"] == 2 * N, "the dispatcher is told what both had")
+    options: dict[str, Any] = {"job_name": "job", "even": "uneven", "timeout": 30.0, "num_consumers": 2}
+    anew = dataset.distribute(cluster.address, consumer_index=1, attempt=1, on_restart="continue", **options)
+    next(iter(anew))
+    next(elements[0])
+    parts = [reader.state_dict(scope="rank") for reader in (readers[0], anew)]
+    for reader in (*readers, anew):
+        reader.close()
+    resumed = _ranks(dataset, cluster.address, attempt=2)
+
+    def load(index: int) -> str:
+        with pytest.raises(penstock.DatasetMismatch) as refused:
+            resumed[index].load_state_dict(parts[index])
+        return str(refused.value)
+
+    assert all("consumer 1 was started anew at step 1" in error for error in _at_once(2, load))
+    for reader in resumed:
+        reader.close()
+
+
+def test_a_batch_that_pads_an_epoch_is_a_step_of_its_own(start_cluster: StartCluster) -> None:
+    readers = _ranks(Dataset.from_range(50).batch(10), start_cluster(1).address, even="pad", epochs=2)
+
+    def read(index: int) -> tuple[int, int]:
+        batches = list(readers[index])
+        return len(batches), readers[index].state_dict(at=batches[-1], scope="rank")["tag"]
+
+    assert _at_once(2, read) == [(3, 3), (3, 3)]
+    for reader in readers:
+        reader.close()
+
+
+def test_a_position_is_saved_while_a_dispatcher_learns_of_the_job_anew(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1)
+    with Dataset.from_range(100_000).batch(10).distribute(cluster.address, consumer_index=0, num_consumers=1, job_name="job", timeout=30.0) as reader:
+        elements = iter(reader)
+        for _ in range(50):
+            next(elements)
+        cluster.kill_dispatcher()
+        shutil.rmtree(cluster.directory / "state")
+        cluster.start_dispatcher()
+        for _ in range(20):
+            assert reader.state_dict(timeout=30.0)["tag"] == 50
+
+
+def test_a_state_that_names_a_lane_far_ahead_is_refused_and_others_read_on(start_cluster: StartCluster) -> None:
+    address = start_cluster(1).address
+    with Dataset.from_range(ROWS).batch(N).distribute(address, job_name="other", timeout=30.0) as other:
+        elements = iter(other)
+        next(elements)
+        with Dataset.from_range(100).shuffle(10).repeat().batch(7).distribute(address, job_name="job", timeout=30.0) as reader:
+            next(iter(reader))
+            state = reader.state_dict()
+            state["epochs"]["0"] = {"lanes": "", "parts": {"4294967290": "0-5"}}
+            with pytest.raises(penstock.Invalid, match="lanes are given out in order"):
+                reader.load_state_dict(state)
+        assert len(list(elements)) == 31

@@ -171,6 +171,12 @@ uint32_t Delivered::LanesNamed() const {
   return std::max(whole_.empty() ? 0 : whole_.back().end, parts_.empty() ? 0 : Raw(parts_.rbegin()->first) + 1);
 }
 
+uint32_t Delivered::LanesBetween() const {
+  uint32_t between = LanesNamed() - static_cast<uint32_t>(parts_.size());
+  for (const LaneRange range : whole_) between -= range.end - range.first;
+  return between;
+}
+
 Delivered::Rest Delivered::Complement(uint32_t lanes) const {
   Rest rest;
   rest.watermark = std::min(lanes, LanesNamed());

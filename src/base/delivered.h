@@ -62,6 +62,8 @@ class Delivered {
   Rest Complement(uint32_t lanes) const;
   // One more than the highest lane that is named; 0 for none.
   uint32_t LanesNamed() const;
+  // Of the lanes before that one, those that are not named.
+  uint32_t LanesBetween() const;
 
   const std::vector<LaneRange>& whole() const { return whole_; }                   // disjoint, in order, none touches the next
   const std::map<LaneId, std::vector<Interval>>& parts() const { return parts_; }  // likewise in each lane

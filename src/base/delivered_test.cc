@@ -65,6 +65,12 @@ TEST(Delivered, HasAComplementOfAWatermarkAndPieces) {
   EXPECT_EQ(Of("0-11").Complement(12), (Delivered::Rest{12, {}}));
 }
 
+TEST(Delivered, CountsTheLanesThatItLeavesOut) {
+  EXPECT_EQ(Delivered().LanesBetween(), 0u);
+  EXPECT_EQ(Of("0-5,8", {{6, "0-500"}}).LanesBetween(), 1u);
+  EXPECT_EQ(Of("", {{4294967290, "0-5"}}).LanesBetween(), 4294967290u);
+}
+
 TEST(Delivered, SubtractsRowsFromAWholeLane) {
   Delivered set = Of("0-9");
   set.Subtract(Of("2", {{4, "0-100,200.1-end"}, {12, "0-1"}}));

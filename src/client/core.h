@@ -70,6 +70,8 @@ class ClientCore {
   // Whether the open stream's worker has credit for a block of so many bytes; strict: was asked for a group, and told of one so large.
   bool Expects(LaneStream stream, uint64_t bytes) const;
   Generation generation() const { return job_.generation; }
+  // The dispatcher has lost the job, and does not have it back yet.
+  bool rebuilding() const { return rebuild_ != RebuildStep::kNone; }
   // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.
   std::string WaitingFor() const;
 

@@ -16,6 +16,13 @@ void DeliveryLog::Restart(Generation generation, Epoch epoch, uint64_t tag) {
   epoch_ = settled_epoch_ = epoch;
 }
 
+void DeliveryLog::TakeSeat(uint64_t tag) { tag_ = settled_tag_ = seated_at_ = tag; }
+
+void DeliveryLog::BeginEpoch(Epoch epoch) {
+  epoch_ = epoch;
+  ended_ = false;
+}
+
 void DeliveryLog::Close(uint64_t elements, Cut cut) {
   tag_ += elements;
   if (!kGuarded) return open_.clear();
@@ -35,10 +42,7 @@ void DeliveryLog::Settle() {
   settled_epoch_ = oldest.epoch;
   settled_ring_ = oldest.ring;
   kept_.pop_front();
-  const uint32_t floor = Raw(settled_epoch_) > kKeptEpochs ? Raw(settled_epoch_) - kKeptEpochs : 0;
-  if (floor <= Raw(settled_.epochs_done)) return;
-  settled_.epochs_done = Epoch{floor};
-  settled_.epochs.erase(settled_.epochs.begin(), settled_.epochs.lower_bound(Epoch{floor}));
+  settled_.LeaveBehind(Epoch{Raw(settled_epoch_) - std::min(Raw(settled_epoch_), kKeptEpochs)});
 }
 
 void DeliveryLog::AddDropped(const LaneKey& lane, Cursor from, Cursor to) {
@@ -73,7 +77,7 @@ Result<DeliveryLog::Point> DeliveryLog::At(uint64_t tag) const {
     return Status(Code::kNotFound, "step " + std::to_string(tag) + " is not kept any more: a reader keeps its last " + std::to_string(kKeptBatches) +
                                        " batches, the first of them ends at step " + std::to_string(settled_tag_));
   }
-  Point point{generation_, tag, settled_epoch_, settled_, settled_ring_};
+  Point point{generation_, tag, settled_epoch_, false, seated_at_, settled_, settled_ring_};
   for (const Batch& batch : kept_) {
     const uint64_t asked = Planted(Bug::kPositionAhead) && batch.ring != nullptr ? tag + 1 : tag;
     if (batch.end - batch.elements >= asked) break;
@@ -81,7 +85,10 @@ Result<DeliveryLog::Point> DeliveryLog::At(uint64_t tag) const {
     point.epoch = batch.epoch;
     point.ring = batch.ring;
   }
-  if (tag == tag_) point.epoch = epoch_;
+  if (tag == tag_) {
+    point.epoch = epoch_;
+    point.ended = ended_;
+  }
   return point;
 }
 

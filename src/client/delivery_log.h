@@ -26,14 +26,20 @@ class DeliveryLog {
   struct Point {
     Generation generation{};
     uint64_t tag = 0;
-    Epoch epoch{};                               // that was being read
+    Epoch epoch{};                               // that was being read…
+    bool ended = false;                          // …and the loop was told its END
+    uint64_t seated_at = 0;                      // Position's
     History rows{};                              // delivered in this generation
     std::shared_ptr<const RingPosition> ring{};  // strict: after the batch; null: where the generation began
   };
 
   // A new generation: nothing was delivered in it. Counting begins at `tag`.
   void Restart(Generation generation, Epoch epoch, uint64_t tag = 0);
-  void BeginEpoch(Epoch epoch) { epoch_ = epoch; }
+  // Nothing was delivered yet: another had this seat until this step.
+  void TakeSeat(uint64_t tag);
+  void BeginEpoch(Epoch epoch);
+  // The loop was told END.
+  void EndEpoch() { ended_ = true; }
 
   // Rows of the batch that is being made: [from, to) of the lane, from where it stood before, so that filtered rows count too.
   void Add(const LaneKey& lane, Cursor from, Cursor to) { open_.push_back({lane, {from, to}}); }
@@ -72,7 +78,9 @@ class DeliveryLog {
 
   Generation generation_{};
   Epoch epoch_{};
+  bool ended_ = false;
   uint64_t tag_ = 0;
+  uint64_t seated_at_ = 0;
   Epoch settled_epoch_{};  // of the newest batch in `settled_`
   uint64_t settled_tag_ = 0;
   History settled_;  // what came before `kept_`

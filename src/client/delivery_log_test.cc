@@ -100,6 +100,28 @@ TEST(DeliveryLog, ANewGenerationBeginsWithNothing) {
   EXPECT_EQ(log.At(0)->epoch, Epoch{1});
 }
 
+TEST(DeliveryLog, OnlyTheLastStepIsAtTheEpochsEndAndTheNextEpochIsNot) {
+  DeliveryLog log;
+  for (int batch = 0; batch < 2; ++batch) log.Close();
+  EXPECT_FALSE(log.At(2)->ended);
+  log.EndEpoch();
+  EXPECT_TRUE(log.At(2)->ended);
+  EXPECT_FALSE(log.At(1)->ended);
+  log.BeginEpoch(Epoch{1});
+  EXPECT_FALSE(log.At(2)->ended);
+}
+
+TEST(DeliveryLog, SaysAtWhichStepItsSeatWasTaken) {
+  DeliveryLog log;
+  log.TakeSeat(5);
+  log.Close();
+  EXPECT_EQ(log.tag(), 6u);
+  EXPECT_EQ(log.At(6)->seated_at, 5u);
+  EXPECT_EQ(log.At(4).status().code(), Code::kNotFound);
+  log.Restart(Generation{1}, Epoch{0});
+  EXPECT_EQ(log.At(0)->seated_at, 0u);
+}
+
 TEST(DeliveryLog, ANewGenerationMayCountOn) {
   DeliveryLog log;
   log.Add(Lane(0), {}, {4, 0});

@@ -96,6 +96,7 @@ class InlineReader final : public Reader, private InlineLanes {
       state.kind = Position::Kind::kPosition;
       state.delivered = std::exchange(state.base, {});
       state.delivered.MergePart(at.rows);
+      state.delivered.LeaveBehind(at.epoch);
       state.delivered.Settle(layout().lanes);
     }
     return ToJson(state);
@@ -109,6 +110,7 @@ class InlineReader final : public Reader, private InlineLanes {
     if (state.kind == Position::Kind::kPart) {
       state.base.MergePart(state.delivered);
       state.delivered = std::move(state.base);
+      state.delivered.LeaveBehind(state.epoch);
     }
     state.delivered.Settle(layout().lanes);
     base_ = std::move(state.delivered);
@@ -170,6 +172,7 @@ class InlineReader final : public Reader, private InlineLanes {
     job.manifest_hash = manifest_hash_;
     job.consumers = options_.consumers;
     job.index = options_.index.value_or(0);
+    job.even = Part().even;
     if (!strict()) return job;
     job.places = places_;
     job.base = restored_;
@@ -217,12 +220,13 @@ class InlineReader final : public Reader, private InlineLanes {
     const RingPosition start = *state.ring;
     places_ = state.places;
     const bool over = options_.epochs != 0 && Raw(start.epoch) >= options_.epochs;  // nothing is left to read: the last epoch, ended
-    epoch_ = over ? Epoch{options_.epochs - 1} : start.epoch;
+    const bool ended = over || state.epoch < start.epoch;
+    epoch_ = over ? Epoch{options_.epochs - 1} : Epoch{Raw(start.epoch) - (ended ? 1 : 0)};
     generation_ = Generation{Raw(state.generation) + 1};
     restored_ = text;
     shelf_.Restart(layout(), epoch_, generation_);
     StartRing(start);
-    if (over) shelf_.EndEpoch(epoch_);
+    if (ended) shelf_.EndEpoch(epoch_);
     Tidy();
     return {};
   }

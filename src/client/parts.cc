@@ -7,8 +7,10 @@ namespace penstock {
 
 namespace {
 
-// Where a strict job stands: after the last batch, or at the start of the epoch or the generation that has none yet.
+// Where a strict job stands: after the last batch, or at the start of the epoch or the generation that has none yet. Where all end at one step
+// what is left then is dropped, and done.
 RingPosition RingAt(const msg::Joined& joined, const DeliveryLog::Point& point) {
+  if (point.ended && (joined.even != Even::kUneven || joined.consumers <= 1)) return RingPosition{.epoch = Epoch{Raw(point.epoch) + 1}};
   if (point.ring != nullptr && point.ring->epoch >= point.epoch) return *point.ring;
   for (const std::string* state : {&joined.position, &joined.base}) {
     const auto began = state->empty() ? Result<Position>(Position{}) : ParsePosition(*state);
@@ -34,6 +36,8 @@ Position MakePart(const PartFacts& facts, const msg::Joined& joined, const Deliv
   part.index = joined.index;
   part.batch = joined.layout.batch;
   part.epoch = point.epoch;
+  part.ended = point.ended;
+  part.seated_at = point.seated_at;
   part.delivered = point.rows;
   if (joined.mode == Mode::kStrict) {
     part.ring = RingAt(joined, point);

@@ -37,7 +37,7 @@ class RemoteReader final : public Reader {
       Shelf::Taken taken = io_->shelf().Next();
       if (auto* slices = std::get_if<std::vector<Slice>>(&taken)) return MakeBatch(*slices);
       if (auto* status = std::get_if<Status>(&taken)) return *status;
-      if (std::holds_alternative<Shelf::Again>(taken)) return last_;
+      if (std::holds_alternative<Shelf::Again>(taken)) return LastAgain();
       if (std::holds_alternative<Shelf::EpochEnd>(taken)) return std::optional<Batch>();
       const TimePoint now = Clock::System().Now();
       if (now >= stalled) return Stalled();
@@ -73,7 +73,7 @@ class RemoteReader final : public Reader {
     PENSTOCK_ASSIGN(const DeliveryLog::Point at, io_->shelf().Delivered(step));
     if (options.scope == StateOptions::Scope::kRank) return io_->PartJson(at);
     if (joined_.mode == Mode::kStrict) return io_->StrictJson(at);
-    std::future<Result<std::string>> saved = io_->Save(current, at);
+    std::future<Result<std::string>> saved = io_->Save(current, at, options.timeout);
     if (saved.wait_for(options.timeout) == std::future_status::ready) return saved.get();
     return Status(Code::kDeadline, "the position of job '" + joined_.job_name + "' at step " + std::to_string(step) + " was not there within " +
                                        std::to_string(options.timeout.count()) +
@@ -136,6 +136,13 @@ class RemoteReader final : public Reader {
     batch->Stamp(tag);
     if (joined_.even != Even::kUneven && joined_.mode != Mode::kStrict) last_ = *batch;
     return std::optional<Batch>(std::move(*batch));
+  }
+
+  // A step of its own, with the rows of the one before.
+  Result<std::optional<Batch>> LastAgain() {
+    waits_since_.reset();
+    last_->Stamp(io_->shelf().tag());
+    return last_;
   }
 
   // Whether the batch may point into its block; one of several blocks is a copy in any case.

@@ -65,7 +65,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   // The job as it was last joined or restored. Any thread.
   msg::Joined Current() const;
   // Any thread. The parts are the loop's, so that they are of one moment.
-  std::future<Result<std::string>> Save(const DeliveryLog::Point& current, const DeliveryLog::Point& at_tag);
+  std::future<Result<std::string>> Save(const DeliveryLog::Point& current, const DeliveryLog::Point& at_tag, std::chrono::milliseconds timeout);
   std::future<Status> Restore(std::string state);
   void GiveUpRestore(Status why);  // Restore's future has its outcome then: `why`, or what came before it
   // In strict one consumer's ring is the whole job's.

@@ -1,9 +1,26 @@
 // The half of a reader on the I/O thread: parts, positions, restore.
+#include <algorithm>
 #include <utility>
 
 #include "client/reader_io.h"
 
 namespace penstock {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLongestSave = std::chrono::hours(24);
+
+// A dispatcher that has lost the job is told of it again (`rebuild`): until then there is nobody to ask.
+Status LostJob(const std::string& job) {
+  return Status(Code::kUnavailable,
+                "the position of job '" + job + "' was not saved: the dispatcher has lost the job, and is being told of it again");
+}
+
+// A little less, so that its answer, which names whom it waits for, comes in time.
+milliseconds WithinFor(milliseconds timeout) { return timeout - std::min(timeout / 10, milliseconds(1000)); }
+
+}  // namespace
 
 void ReaderIo::Begin() {
   hub_.io().Post([self = shared_from_this()] { self->On(event::Begin{}); });
@@ -30,14 +47,17 @@ void ReaderIo::AnswerParts() {
   for (msg::PartReply& reply : asks_.Answer(facts_, Current(), shelf_)) dispatcher_->Tell(std::move(reply));  // who lost it asks again
 }
 
-std::future<Result<std::string>> ReaderIo::Save(const DeliveryLog::Point& current, const DeliveryLog::Point& at_tag) {
+std::future<Result<std::string>> ReaderIo::Save(const DeliveryLog::Point& current, const DeliveryLog::Point& at_tag, milliseconds timeout) {
   const msg::Joined job = Current();
-  msg::SavePosition save{job.job, job.consumer, current.generation, at_tag.tag, PartJson(current), PartJson(at_tag)};
+  const milliseconds patience = std::clamp(timeout, milliseconds(0), kLongestSave);
+  msg::SavePosition save{job.job, job.consumer, current.generation, at_tag.tag, PartJson(current), PartJson(at_tag), 0};
+  save.timeout_ms = static_cast<uint64_t>(WithinFor(patience).count());
   auto promise = std::make_shared<std::promise<Result<std::string>>>();
   std::future<Result<std::string>> saved = promise->get_future();
-  hub_.io().Post([self = shared_from_this(), save = std::move(save), promise]() mutable {
-    self->dispatcher_->Request(std::move(save), std::chrono::seconds(60), [promise](Result<Message> answer) {
-      if (!answer.ok()) return promise->set_value(answer.status());
+  hub_.io().Post([self = shared_from_this(), save = std::move(save), promise, patience, name = job.job_name]() mutable {
+    if (self->core_.rebuilding()) return promise->set_value(LostJob(name));
+    self->dispatcher_->Request(std::move(save), patience, [promise, name](Result<Message> answer) {
+      if (!answer.ok()) return promise->set_value(answer.status().code() == Code::kNotFound ? LostJob(name) : answer.status());
       auto* position = std::get_if<msg::SavedPosition>(&*answer);
       if (position == nullptr) {
         return promise->set_value(Status(Code::kMismatch, "the dispatcher answered with something else; is it of another version?"));

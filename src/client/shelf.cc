@@ -74,7 +74,7 @@ void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation genera
 
 void Shelf::CountFrom(uint64_t tag) {
   std::lock_guard lock(mutex_);
-  if (log_.tag() == 0) log_.Restart(log_.generation(), epoch_, tag);
+  if (log_.tag() == 0) log_.TakeSeat(tag);
 }
 
 void Shelf::News() {

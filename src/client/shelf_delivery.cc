@@ -106,6 +106,7 @@ Shelf::Taken Shelf::NextLocked() {
   if (StepsDone()) DropRest();
   if (AtEnd()) {
     ring_moved_ = ring_moved_ || !std::exchange(ring_.ended, true);
+    log_.EndEpoch();
     return EpochEnd{};
   }
   return Wait{Leased() ? Wait::For::kData : Wait::For::kLease, version_};

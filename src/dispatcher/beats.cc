@@ -6,7 +6,6 @@
 #include "base/planted.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
-#include "dispatcher/even.h"
 #include "dispatcher/terms.h"
 
 namespace penstock::dispatcher {
@@ -226,7 +225,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     ApplyFinishes(job->second, consumer, leave.finished, changes);
     ApplyHolds(job->second, consumer, leave.holds);
     Log(consumer.name + " left job '" + job->second.name + "'");
-    if ((job->second.mode == Mode::kStrict || EndsEvenly(job->second)) && !consumer.undecided) {
+    if (job->second.consumers > 0 && !consumer.undecided) {
       job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position, consumer.came};
       changes.job = true;
     }

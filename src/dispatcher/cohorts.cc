@@ -8,6 +8,9 @@
 namespace penstock::dispatcher {
 namespace {
 
+// Lanes of an endless epoch that were given out and of which nothing was delivered, before one of which something was. Each becomes a piece.
+constexpr uint32_t kMostLanesBetween = 1 << 18;
+
 Status Other(const Job& job, const std::string& what, const std::string& state, const std::string& has) {
   return Status(Code::kMismatch, "this state was saved with " + what + " " + state + ", and " + Named(job) + " has " + has +
                                      ": restore it into the job it was saved from, or one over the same rows")
@@ -33,6 +36,25 @@ Status CheckAlike(const Job& job, const std::vector<Position>& states, bool any_
   return {};
 }
 
+// Whether there is a part of everybody who delivered anything.
+Status CheckSavedByAll(const Job& job, const std::vector<Position>& parts) {
+  constexpr auto kInstead = ": bring one whole position (state_dict() with its default scope)";
+  if (parts.front().consumers == 0) {
+    return Status(Code::kMismatch,
+                  "the consumers of the job that this part was saved from were not declared, so what others of them delivered is "
+                  "not known to " +
+                      Named(job) + kInstead)
+        .With("job", job.name);
+  }
+  for (const Position& part : parts) {
+    if (part.seated_at == 0) continue;
+    return Status(Code::kMismatch, "consumer " + std::to_string(part.index) + " was started anew at step " + std::to_string(part.seated_at) +
+                                       ", and what the one before it delivered is in no part that " + Named(job) + " gets" + kInstead)
+        .With("job", job.name);
+  }
+  return {};
+}
+
 Status CheckCovered(const Job& job, const std::vector<Position>& parts) {
   std::set<uint32_t> covered;
   for (const Position& part : parts) covered.insert(part.index);
@@ -42,6 +64,16 @@ Status CheckCovered(const Job& job, const std::vector<Position>& parts) {
                                        " is missing, so what it delivered is not known to " + Named(job) +
                                        ": bring every consumer's part, or one whole position (state_dict() with its default scope)")
         .With("job", job.name);
+  }
+  return {};
+}
+
+// A part says nothing of epochs that were long gone for its consumer: none of the others may be there yet.
+Status CheckNear(const Job& job, const std::vector<Position>& parts) {
+  const auto by_done = [](const Position& a, const Position& b) { return a.delivered.epochs_done < b.delivered.epochs_done; };
+  const Position& ahead = *std::max_element(parts.begin(), parts.end(), by_done);
+  for (const Position& part : parts) {
+    if (part.epoch < ahead.delivered.epochs_done) return Mixed(job, "epochs", std::to_string(Raw(part.epoch)), std::to_string(Raw(ahead.epoch)));
   }
   return {};
 }
@@ -98,6 +130,11 @@ Status CheckState(const Job& job, const std::string& rows, const Position& state
     for (const auto& [epoch, named] : history->epochs) {
       if (named.LanesNamed() > job.inputs.layout.lanes)
         return Other(job, "lanes up to", std::to_string(named.LanesNamed()), std::to_string(job.inputs.layout.lanes));
+      if (job.inputs.layout.lanes != kEndlessLanes || named.LanesBetween() <= kMostLanesBetween) continue;
+      return Status(Code::kInvalid, "the state names lane " + std::to_string(named.LanesNamed() - 1) + " of epoch " + std::to_string(Raw(epoch)) +
+                                        " and leaves out " + std::to_string(named.LanesBetween()) +
+                                        " before it: lanes are given out in order, so no state_dict() gave this one")
+          .With("job", job.name);
     }
   }
   if (job.mode != Mode::kStrict) return {};
@@ -133,12 +170,20 @@ Result<Position> Assemble(const Job& job, const std::string& rows, const std::ve
   position.index = 0;
   if (job.mode == Mode::kStrict) return position;
   PENSTOCK_TRY(CheckCovered(job, states));
+  if (!any_cut) {
+    PENSTOCK_TRY(CheckSavedByAll(job, states));
+    PENSTOCK_TRY(CheckNear(job, states));
+  }
+  position.ended = false;
+  position.seated_at = 0;
   position.delivered = position.base;
   position.base = {};
   for (const Position& part : states) {
     position.epoch = std::min(position.epoch, part.epoch);
     position.delivered.MergePart(part.delivered);
   }
+  // Live loops each go on in their own epoch; what is left of those before belongs to them all.
+  if (!any_cut) position.delivered.LeaveBehind(position.epoch);
   return position;
 }
 

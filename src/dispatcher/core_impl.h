@@ -65,9 +65,9 @@ class DispatcherCore::Impl {
     RequestId request{};
     ConsumerId asker{};
     uint64_t tag = 0;
-    TimePoint since;
+    TimePoint until;                            // the slowest consumer comes to the step, and answers
     History done{};                             // when the question came
-    std::vector<History> now{};                 // of those who have answered…
+    std::vector<Position> now{};                // of those who have answered…
     std::vector<Position> at{};                 // …and at the step
     std::map<ConsumerId, SessionId> waiting{};  // who has not, and where it was asked
   };
@@ -151,7 +151,7 @@ class DispatcherCore::Impl {
   bool Whole(const Cohort& cohort) const;
   void CommitIfWhole(Job& job);
   void Commit(Job& job, const Position& position);
-  Consumer NewMember(const Job& job, const Consumer& old, const Recruit& recruit) const;
+  Consumer NewMember(const Job& job, Epoch saved_in, const Consumer& old, const Recruit& recruit) const;
   void ShutOut(const Job& job, const Consumer& member);
   void FailCohort(const Job& job, const Status& error);
   void CheckCohorts();

@@ -1,4 +1,5 @@
 // Saving a job's position: every live consumer is asked for its part (docs/design/positions.md, "The job's position").
+#include <algorithm>
 #include <utility>
 
 #include "dispatcher/cohorts.h"
@@ -8,7 +9,7 @@
 namespace penstock::dispatcher {
 namespace {
 
-constexpr auto kGatherDeadline = std::chrono::seconds(60);  // the slowest consumer comes to the step, and answers
+constexpr auto kLongestGather = std::chrono::hours(24);
 
 Status Unsaved(const Job& job, const std::string& why) {
   return Status(Code::kUnavailable, "the position of " + Named(job) + " was not saved: " + why).With("job", job.name);
@@ -24,7 +25,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     return Fail(session, request, Status(Code::kInvalid, Named(*job) + " is read in mode replicated, which has no position: use mode shared"));
   }
   if (job->mode == Mode::kStrict) return Reply(session, request, msg::SavedPosition{ask.at_tag});
-  Gather gather{.job = job->id, .session = session, .request = request, .asker = ask.consumer, .tag = ask.tag, .since = now_};
+  const auto patience = std::chrono::milliseconds(std::min<uint64_t>(ask.timeout_ms, std::chrono::milliseconds(kLongestGather).count()));
+  Gather gather{.job = job->id, .session = session, .request = request, .asker = ask.consumer, .tag = ask.tag, .until = now_ + patience};
   gather.done = DoneIn(*job);
   if (Status status = AddPart(gather, *job, ask.current, ask.at_tag); !status.ok()) return Fail(session, request, std::move(status));
   for (const auto& [id, member] : job->members) {
@@ -58,10 +60,10 @@ void DispatcherCore::Impl::OnMessage(SessionId, RequestId, const msg::PartReply&
 }
 
 Status DispatcherCore::Impl::AddPart(Gather& gather, const Job& job, const std::string& current, const std::string& at_tag) const {
-  PENSTOCK_ASSIGN(const Position now, ParsePosition(current));
+  PENSTOCK_ASSIGN(Position now, ParsePosition(current));
   PENSTOCK_ASSIGN(Position at, ParsePosition(at_tag));
   PENSTOCK_TRY(CheckState(job, RowsOf(job), at));
-  gather.now.push_back(now.delivered);
+  gather.now.push_back(std::move(now));
   gather.at.push_back(std::move(at));
   return {};
 }
@@ -80,13 +82,18 @@ void DispatcherCore::Impl::ContinueGather(uint64_t number) {
   Position position = gather.at.front();
   position.kind = Position::Kind::kPosition;
   position.index = 0;
+  position.ended = false;
+  position.seated_at = 0;
   position.base = {};
   position.consumers = job.consumers;
   position.tag = gather.tag;
   position.delivered = gather.done;
   const uint32_t lanes = job.inputs.layout.lanes;
-  for (const History& now : gather.now) position.delivered.SubtractPart(now, lanes);
-  for (const Position& part : gather.at) {
+  for (const Position& now : gather.now) position.delivered.SubtractPart(now.delivered, lanes);
+  for (size_t i = 0; i < gather.at.size(); ++i) {
+    // Of an epoch's END there is one position, though some come to it at a later step.
+    const bool both_ended = gather.at.front().ended && gather.now[i].ended && gather.now[i].epoch == gather.at.front().epoch;
+    const Position& part = both_ended ? gather.now[i] : gather.at[i];
     position.epoch = std::min(position.epoch, part.epoch);
     position.delivered.MergePart(part.delivered);
   }
@@ -121,7 +128,7 @@ Status DispatcherCore::Impl::GatherTrouble(const Gather& gather, const Job& job)
     if (member.expired) return Unsaved(job, "consumer " + member.name + " died while it was asked for its part; save again when it is back");
     silent += (silent.empty() ? "" : ", ") + member.name;
   }
-  if (now_ - gather.since <= kGatherDeadline) return {};
+  if (now_ <= gather.until) return {};
   return Unsaved(job, "these consumers have not come to step " + std::to_string(gather.tag) + " or do not answer: " + silent);
 }
 

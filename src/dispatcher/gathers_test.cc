@@ -39,13 +39,14 @@ class SaveTest : public testing::Test {
   void Save(const Scripted& asker, const Position& now, const Position& at) {
     h.pushed.clear();
     h.Feed(PeerMessage{SessionId{Raw(asker.beat.consumer)}, kSave,
-                       msg::SavePosition{asker.beat.job, asker.beat.consumer, {}, 7, ToJson(now), ToJson(at)}});
+                       msg::SavePosition{asker.beat.job, asker.beat.consumer, {}, 7, ToJson(now), ToJson(at), timeout_ms}});
     for (const Send& send : h.pushed) asked = std::get<msg::PartAsk>(send.message);
   }
-  void Answer(const Scripted& from, const Position& part, Status error = {}) {
+  void Answer(const Scripted& from, const Position& part, Status error = {}) { Answer(from, part, part, std::move(error)); }
+  void Answer(const Scripted& from, const Position& now, const Position& at, Status error = {}) {
     const msg::Beat& who = from.beat;
     h.Feed(PeerMessage{
-        SessionId{Raw(who.consumer)}, {}, msg::PartReply{who.job, who.consumer, {}, asked.gather, ToJson(part), ToJson(part), std::move(error)}});
+        SessionId{Raw(who.consumer)}, {}, msg::PartReply{who.job, who.consumer, {}, asked.gather, ToJson(now), ToJson(at), std::move(error)}});
   }
   void Leave(const Scripted& who) { h.Say(SessionId{Raw(who.beat.consumer)}, msg::Leave{who.beat.job, who.beat.consumer, {}, {}}); }
   // What the one that saves is answered by the last event.
@@ -63,6 +64,7 @@ class SaveTest : public testing::Test {
   static constexpr RequestId kSave{77};
   CoreHarness h;
   uint32_t consumers = 3;
+  uint64_t timeout_ms = 60'000;
   msg::PartAsk asked;
 };
 
@@ -102,6 +104,42 @@ TEST_F(SaveTest, FailsByNameWhenAMemberDiesInBetween) {
   EXPECT_THAT(error, HasSubstr("rank-2 died"));
   Save(a, Part(0), Part(0));
   EXPECT_THAT(Unsaved(), HasSubstr("rank-2 is dead"));
+}
+
+TEST_F(SaveTest, OfAnEpochsEndHasWhatThoseHadWhoCameToItAtALaterStep) {
+  consumers = 2;
+  Scripted a(JoinAs(0, 1));
+  Scripted b(JoinAs(1, 2));
+  Position first = Part(0);
+  first.ended = true;
+  Save(a, first, first);
+  Position now = Part(1);
+  now.ended = true;
+  now.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {8, 0});
+  Position at = Part(1);
+  at.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {4, 0});
+  Answer(b, now, at);
+  ASSERT_TRUE(Saved().has_value());
+  const Position saved = *ParsePosition(std::get<msg::SavedPosition>(*Saved()).position);
+  EXPECT_EQ(saved.delivered.epochs.at(Epoch{0}).ToString(), "0:0-8");
+}
+
+TEST_F(SaveTest, WaitsForTheOthersAsLongAsItsAskerDoes) {
+  consumers = 2;
+  timeout_ms = 100'000;
+  Scripted a(JoinAs(0, 1));
+  Scripted b(JoinAs(1, 2));
+  Save(a, Part(0), Part(0));
+  const TimePoint began = h.now;
+  std::string error;
+  while (error.empty() && h.now - began < std::chrono::seconds(200)) {
+    h.Pass(std::chrono::milliseconds(250));
+    error = Unsaved();
+    a.Hold(h, 0);
+    b.Hold(h, 0);
+  }
+  EXPECT_THAT(error, HasSubstr("have not come to step 7"));
+  EXPECT_GT(h.now - began, std::chrono::seconds(100));
 }
 
 TEST_F(SaveTest, TakesNoAnswerToWhatADispatcherBeforeThisOneAsked) {

@@ -114,7 +114,7 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   for (const auto& [id, recruit] : cohort.recruits) {
     const auto old = before.find(id);
     if (old == before.end()) continue;  // it has left, and is missed when the job starts
-    job.members.emplace(id, NewMember(job, old->second, recruit));
+    job.members.emplace(id, NewMember(job, position.epoch, old->second, recruit));
     if (job.consumers > 0) job.seated.insert(recruit.restore.index);
     changes.members.insert(id);
   }
@@ -133,24 +133,26 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   }
 }
 
-Consumer DispatcherCore::Impl::NewMember(const Job& job, const Consumer& old, const Recruit& recruit) const {
+Consumer DispatcherCore::Impl::NewMember(const Job& job, Epoch saved_in, const Consumer& old, const Recruit& recruit) const {
   const msg::Restore& word = recruit.restore;
   Consumer member;
   member.id = old.id;
   member.index = word.index;
   member.name = old.name;
-  // A position at the job's very end leaves nothing to read: its last epoch, ended.
-  member.epoch = job.finished() ? Epoch{job.epochs - 1} : job.first_open;
-  member.ended = job.finished();
+  // A position at an epoch's end is that end, not the next one's start; what it says of epochs that the job has not is its last one's end.
+  const bool at_end = job.finished() || saved_in < job.first_open;
+  member.epoch = job.finished() ? Epoch{job.epochs - 1} : Epoch{Raw(job.first_open) - (at_end ? 1 : 0)};
   member.declared = word.consumers;
   member.attempt = word.attempt;
   member.places = old.places;
   member.on_restart = old.on_restart;
   member.heard = now_;
   member.session = old.session;
+  member.ended = at_end;
   if (!word.rebuild || !recruit.state) return member;
   // Its loop goes on where it is, which others need not have come to.
   if (job.epochs == 0 || Raw(recruit.state->epoch) < job.epochs) member.epoch = std::max(member.epoch, recruit.state->epoch);
+  member.ended = at_end && member.epoch < job.first_open;
   if (job.mode == Mode::kStrict) member.position = word.state;
   return member;
 }

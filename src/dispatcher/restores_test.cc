@@ -139,6 +139,71 @@ TEST_F(RestoreTest, PartsOfAllTogetherAreThePosition) {
   EXPECT_TRUE(ParsePosition(JoinedOf(1).base)->delivered.epochs.at(Epoch{0}).Whole(LaneId{0}));
 }
 
+TEST_F(RestoreTest, PartsOfALaterEpochDoNotLeadBackBehindIt) {
+  const msg::Joined a = JoinAs(1, 0, 2);
+  const msg::Joined b = JoinAs(2, 1, 2);
+  for (const msg::Joined& joined : {a, b}) {
+    Position part = Part(joined.index);
+    part.epoch = Epoch{1};  // the loops were sent there, and had nothing of the one before
+    part.delivered.Add({Epoch{1}, {}, LaneId{joined.index}}, {}, kLaneEndCursor);
+    Enlist(Word(joined, ToJson(part)));
+  }
+  EXPECT_EQ(JoinedOf(1).epoch, Epoch{1});
+  EXPECT_EQ(ParsePosition(JoinedOf(1).base)->delivered.epochs_done, Epoch{1});
+}
+
+TEST_F(RestoreTest, PartsThatWereSavedTooFarApartAreRefused) {
+  const msg::Joined a = JoinAs(1, 0, 2);
+  const msg::Joined b = JoinAs(2, 1, 2);
+  Position ahead = Part(1);
+  ahead.epoch = Epoch{9};
+  ahead.delivered.epochs_done = Epoch{5};  // of those before it says nothing
+  Enlist(Word(a, ToJson(Part(0))));
+  Enlist(Word(b, ToJson(ahead)));
+  EXPECT_THAT(ErrorOf(1).message(), HasSubstr("epochs 0 and 9"));
+}
+
+TEST_F(RestoreTest, APartOfConsumersThatWereNotDeclaredIsNoPosition) {
+  Position part = Part(0);
+  part.consumers = 0;
+  Enlist(Word(JoinAs(1, 0, 1), ToJson(part)));
+  EXPECT_THAT(ErrorOf(1).message(), HasSubstr("were not declared"));
+}
+
+TEST_F(RestoreTest, APartOfOneThatWasStartedAnewIsRefused) {
+  const msg::Joined a = JoinAs(1, 0, 2);
+  const msg::Joined b = JoinAs(2, 1, 2);
+  Position anew = Part(1);
+  anew.seated_at = 3;
+  Enlist(Word(a, ToJson(Part(0))));
+  Enlist(Word(b, ToJson(anew)));
+  EXPECT_THAT(ErrorOf(2).message(), HasSubstr("consumer 1 was started anew at step 3"));
+}
+
+TEST_F(RestoreTest, APositionAtAnEpochsEndIsThatEndAndNotTheNextOnesStart) {
+  const msg::Joined a = JoinAs(1, 0, 1);
+  Position state = State();
+  for (uint32_t lane = 0; lane < 4; ++lane) state.delivered.Add({Epoch{0}, {}, LaneId{lane}}, {}, kLaneEndCursor);
+  Enlist(Word(a, ToJson(state)));
+  EXPECT_EQ(JoinedOf(1).epoch, Epoch{0});
+  Scripted reader(JoinedOf(1));
+  reader.beat.generation = Generation{1};
+  EXPECT_TRUE(reader.Hold(h, 2).end);
+  EXPECT_THAT(reader.reply.grants, IsEmpty());
+  reader.beat.epoch = Epoch{1};
+  EXPECT_FALSE(reader.Hold(h, 2).end);
+  EXPECT_EQ(reader.reply.grants.size(), 2u);
+}
+
+TEST_F(RestoreTest, AStateThatLeavesOutMoreLanesThanAreEverOpenIsRefused) {
+  layout.lanes = kEndlessLanes;
+  const msg::Joined a = JoinAs(1, 0, 1);
+  Position state = State();
+  state.delivered.Add({Epoch{0}, {}, LaneId{4294967290}}, {}, {5, 0});
+  Enlist(Word(a, ToJson(state)));
+  EXPECT_THAT(ErrorOf(1).message(), HasSubstr("leaves out 4294967290 before it"));
+}
+
 TEST_F(RestoreTest, AnUncoveredMemberIsRefusedByName) {
   Enlist(Word(JoinAs(1, 0, 1), ToJson(Part(0))));
   EXPECT_THAT(ErrorOf(1).message(), HasSubstr("the part of consumer 1 of 2 is missing"));
@@ -272,7 +337,7 @@ TEST_F(RestoreTest, AFinishedJobIsMadeAgain) {
   h.Say(SessionId{1}, msg::Leave{a.beat.job, a.beat.consumer, {}, {}});
   Position state = State();
   state.generation = Generation{4};
-  state.delivered.epochs_done = Epoch{1};
+  state.epoch = state.delivered.epochs_done = Epoch{1};
   Enlist(Word(JoinAs(2, 0, 1), ToJson(state)));
   EXPECT_EQ(JoinedOf(2).generation, Generation{5});
   EXPECT_EQ(JoinedOf(2).epoch, Epoch{1});

@@ -65,8 +65,8 @@ struct Consumer {
 // It may be dead: not heard of for a while, or its connection ended and it has not come back.
 inline bool Silent(const Consumer& consumer, TimePoint now) { return now - consumer.heard > kSilence || consumer.session == SessionId{}; }
 
-// How far one came that has left, where whoever is started anew at its index goes on from there. Strict: nobody takes over its batches. Even: its
-// steps count.
+// How far one of the declared consumers came that has left: whoever is started anew at its index counts on from there. Strict: nobody takes over its
+// batches.
 struct VacantSeat {
   std::string name;  // of the one that left
   Epoch epoch{};
@@ -125,7 +125,7 @@ struct Job {
   msg::Inputs inputs;
   std::map<Epoch, EpochState> open;
   std::map<ConsumerId, Consumer> members;
-  std::map<uint32_t, VacantSeat> vacated;  // strict, even; by index: of those who left, and nobody came in their place
+  std::map<uint32_t, VacantSeat> vacated;  // by index: of those who left, and nobody came in their place
   std::map<Epoch, uint64_t> steps;         // even: how many batches each consumer has of an epoch, once it is known
 
   // Not stored.

@@ -29,6 +29,12 @@ void History::SubtractPart(const History& part, uint32_t lanes) {
   }
 }
 
+void History::LeaveBehind(Epoch first) {
+  if (first <= epochs_done) return;
+  epochs_done = first;
+  epochs.erase(epochs.begin(), epochs.lower_bound(first));
+}
+
 void History::Settle(uint32_t lanes) {
   Delivered all;
   all.AddLanes({0, lanes});

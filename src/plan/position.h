@@ -30,6 +30,8 @@ struct History {
   void MergePart(const History& part);
   // This without what parts delivered; an epoch that was whole (with `lanes` lanes) is named one by one again where a part names it.
   void SubtractPart(const History& part, uint32_t lanes);
+  // Nothing of the epochs before this one comes any more, whatever was delivered of them.
+  void LeaveBehind(Epoch first);
   // Epochs with all lanes whole, from epochs_done on, become epochs_done. Not for endless ones.
   void Settle(uint32_t lanes);
   friend bool operator==(const History&, const History&) = default;
@@ -50,7 +52,9 @@ struct Position {
   uint32_t index = 0;                // of a part
   uint64_t batch = 0;                // rows a batch; 0: the loop gets rows one by one
   uint32_t places = 0;               // strict: of the ring
-  Epoch epoch{};                     // that was being read
+  Epoch epoch{};                     // that was being read…
+  bool ended = false;                // …up to its END (of a part)
+  uint64_t seated_at = 0;            // of a part: the step at which its consumer took the seat of one before it, whose rows no part has; 0: none
   History delivered;                 // of a part: in this generation
   History base;                      // of a part: where this generation began
   std::optional<RingPosition> ring;  // strict: it is the whole position, and `delivered` is empty but for epochs_done

@@ -198,6 +198,13 @@ Status ReadHead(const Fields& fields, Position& position) {
 
 Status ReadPart(const Fields& fields, Position& position) {
   PENSTOCK_ASSIGN(position.index, fields.GetNumber<uint32_t>("index"));
+  if (fields.Has("ended")) {
+    PENSTOCK_ASSIGN(const Json* ended, fields.Get("ended", Json::value_t::boolean, "true or false"));
+    position.ended = ended->get<bool>();
+  }
+  if (fields.Has("seated_at")) {
+    PENSTOCK_ASSIGN(position.seated_at, fields.GetNumber<uint64_t>("seated_at"));
+  }
   if (position.consumers > 0 && position.index >= position.consumers) return Wrong("index", "is not below 'consumers'");
   PENSTOCK_ASSIGN(const Json* base, fields.Get("base", Json::value_t::object, "an object"));
   PENSTOCK_ASSIGN(position.base, HistoryOf(Fields(*base, "base.")));
@@ -225,6 +232,8 @@ std::string ToJson(const Position& position) {
   json["epoch"] = Raw(position.epoch);
   json["epochs_done"] = Raw(position.delivered.epochs_done);
   json["epochs"] = EpochsJson(position.delivered);
+  if (part && position.ended) json["ended"] = true;
+  if (part && position.seated_at != 0) json["seated_at"] = position.seated_at;
   if (part) json["base"] = {{"epochs_done", Raw(position.base.epochs_done)}, {"epochs", EpochsJson(position.base)}};
   if (position.ring) json["ring"] = RingJson(*position.ring);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -31,6 +31,8 @@ Position Sample(Position::Kind kind) {
   position.delivered.Add({Epoch{4}, ReplicaId{}, LaneId{0}}, {0, 0}, {32, 0});
   if (kind == Position::Kind::kPart) {
     position.index = 3;
+    position.ended = true;
+    position.seated_at = 12;
     position.base.epochs_done = Epoch{2};
     position.base.Add({Epoch{2}, ReplicaId{}, LaneId{1}}, {5, 0}, {7, 0});
   }
@@ -49,6 +51,18 @@ RingPosition SampleRing() {
 }
 
 Result<Position> Parse(const Json& json) { return ParsePosition(json.dump()); }
+
+TEST(History, NothingIsLeftOfEpochsThatAreLeftBehind) {
+  History history = Sample(Position::Kind::kPosition).delivered;
+  history.LeaveBehind(Epoch{2});
+  EXPECT_EQ(history, Sample(Position::Kind::kPosition).delivered) << "they were gone before";
+  history.LeaveBehind(Epoch{4});
+  EXPECT_EQ(history.epochs_done, Epoch{4});
+  EXPECT_EQ(history.epochs.begin()->first, Epoch{4});
+  history.LeaveBehind(Epoch{7});
+  EXPECT_EQ(history.epochs_done, Epoch{7});
+  EXPECT_TRUE(history.epochs.empty());
+}
 
 TEST(Position, ComesBackFromItsJsonAsItWas) {
   for (const auto kind : {Position::Kind::kPosition, Position::Kind::kPart}) {
@@ -90,7 +104,9 @@ TEST(Position, NamesTheFieldThatIsMissingOrWrong) {
   for (const auto& [name, value] : good.items()) {
     Json without = good;
     without.erase(name);
-    EXPECT_THAT(Parse(without).status().message(), HasSubstr("'" + name + "'"));
+    const bool optional = name == "ended" || name == "seated_at";
+    EXPECT_THAT(Parse(without).status().message(), HasSubstr(optional ? "" : "'" + name + "'"));
+    EXPECT_EQ(Parse(without).ok(), optional);
     Json odd = good;
     odd[name] = Json::array({-1, "x"});
     EXPECT_THAT(Parse(odd).status().message(), HasSubstr("'" + name + "'"));

@@ -50,6 +50,7 @@ void ConsumerNode::AnswerParts() {
 }
 
 void ConsumerNode::Save(uint64_t behind) {
+  if (core_->rebuilding()) return;
   const auto current = shelf_->Delivered();
   const auto at = shelf_->Delivered(current->tag - std::min(behind, current->tag));
   if (!at.ok()) return;

@@ -16,10 +16,10 @@ Status TakeBody(const fb::Restore& in, msg::Restore& out) {
 Offset<fb::SavePosition> PutBody(Builder& b, const msg::SavePosition& m) {
   const auto current = b.CreateString(m.current);
   const auto at_tag = b.CreateString(m.at_tag);
-  return fb::CreateSavePosition(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), m.tag, current, at_tag);
+  return fb::CreateSavePosition(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), m.tag, current, at_tag, m.timeout_ms);
 }
 Status TakeBody(const fb::SavePosition& in, msg::SavePosition& out) {
-  out = {JobId{in.job()}, ConsumerId{in.consumer()}, Generation{in.generation()}, in.tag(), Text(in.current()), Text(in.at_tag())};
+  out = {JobId{in.job()}, ConsumerId{in.consumer()}, Generation{in.generation()}, in.tag(), Text(in.current()), Text(in.at_tag()), in.timeout_ms()};
   return {};
 }
 

@@ -82,7 +82,7 @@ inline std::vector<Message> SampleMessages() {
                        {{"job", JobId{1}, "dataset", Mode::kStrict, Epoch{2}, 3, 4, 5, 6, 7, 8, 9, "reading", 10, 11}},
                        {{WorkerId{1}, "host:1", "name", 2, true, 3, 4, 5, 6, 7, 8, 9, 10, "idle"}}},
       msg::Restore{JobId{1}, ConsumerId{2}, 3, 4, 5, "state", true, Generation{6}},
-      msg::SavePosition{JobId{1}, ConsumerId{2}, Generation{3}, 4, "now", "then"},
+      msg::SavePosition{JobId{1}, ConsumerId{2}, Generation{3}, 4, "now", "then", 5},
       msg::SavedPosition{"position"},
       msg::PartAsk{JobId{1}, 2, 3},
       msg::PartReply{JobId{1}, ConsumerId{2}, Generation{3}, 4, "now", "then", error},

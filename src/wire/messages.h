@@ -217,9 +217,10 @@ struct SavePosition {  // the whole job's position at a step; the reply is Saved
   JobId job{};
   ConsumerId consumer{};
   Generation generation{};
-  uint64_t tag = 0;     // the step
-  std::string current;  // the asker's own part, now…
-  std::string at_tag;   // …and at the step
+  uint64_t tag = 0;              // the step
+  std::string current;           // the asker's own part, now…
+  std::string at_tag;            // …and at the step
+  uint64_t timeout_ms = 60'000;  // for the others to come to it
   friend bool operator==(const SavePosition&, const SavePosition&) = default;
 };
 struct SavedPosition {
