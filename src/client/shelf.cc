@@ -55,7 +55,7 @@ void Shelf::Restart(const Layout& layout, Epoch epoch, Generation generation, ui
   end_ = false;
   ConfigureLocked(layout, epoch, generation, consumers);
   if (!loop_goes_on) return;
-  log_.Restart(generation, epoch, steps);
+  log_.Restart(generation, epoch, asked_tag_ = steps);
   totals_.epoch_batches = steps_of_epoch;
 }
 
@@ -67,6 +67,7 @@ void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation genera
   in_order_ = GrantedInRanges(layout, consumers);
   epoch_ = epoch;
   log_.Restart(generation, epoch);
+  asked_tag_ = 0;
   totals_.epoch_batches = 0;
   limit_ = steps_ = kNoLimit;
   News();
@@ -74,7 +75,7 @@ void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation genera
 
 void Shelf::CountFrom(uint64_t tag) {
   std::lock_guard lock(mutex_);
-  if (log_.tag() == 0) log_.TakeSeat(tag);
+  if (log_.tag() == 0) log_.TakeSeat(asked_tag_ = tag);
 }
 
 void Shelf::News() {
@@ -214,7 +215,8 @@ void Shelf::Fail(Status status) {
 void Shelf::Close() {
   std::lock_guard lock(mutex_);
   closed_ = true;
-  const bool ended = ring_.ended;  // the last words say so
+  if (!lanes_.empty()) asked_tag_ = log_.tag();  // they are given back where the loop is
+  const bool ended = ring_.ended;                // the last words say so
   EndRing();
   ring_.ended = ended;
   while (!lanes_.empty()) RemoveLocked(lanes_.begin());
@@ -270,7 +272,7 @@ Progress Shelf::TakeProgress() {
   progress.waiting = waiting_told_ = waiting_;
   if (std::exchange(ring_moved_, false)) progress.ring = ring_;
   progress.totals = totals_;
-  progress.totals.tag = log_.tag();
+  progress.totals.tag = asked_tag_;
   progress.ready_batches = ReadyBatches();
   return progress;
 }

@@ -86,7 +86,7 @@ struct ShelfTotals {
   uint64_t rows = 0;
   uint64_t batches = 0;
   uint64_t epoch_batches = 0;  // of the epoch that is being read
-  uint64_t tag = 0;            // of the last batch
+  uint64_t tag = 0;            // of the last batch that the loop came back after
   uint64_t dropped_rows = 0;   // by drop_remainder, or even
   Duration waited{0};          // by the loop, for a batch
 };
@@ -249,6 +249,7 @@ class Shelf {
   Status failure_;
   ShelfTotals totals_;
   DeliveryLog log_;
+  uint64_t asked_tag_ = 0;
 
   std::deque<ShelfBatch> whole_;  // strict: batches to hand out
   RingMark ring_;

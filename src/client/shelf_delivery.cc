@@ -49,6 +49,7 @@ void Shelf::CountWait(bool waits) {
 }
 
 void Shelf::AskLocked() {
+  asked_tag_ = log_.tag();
   if (ring_.asked != ring_.received) {
     ring_.asked = ring_.received;
     ring_moved_ = true;

@@ -74,7 +74,10 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
 
 void DispatcherCore::Impl::ApplyBeat(Job& job, Consumer& consumer, const msg::Beat& beat, Changes& changes) {
   NoteDelivered(job, consumer, beat, changes);
-  if (beat.epoch > consumer.epoch) MoveOn(job, consumer, beat.epoch, changes);
+  if (beat.epoch > consumer.epoch) {
+    MoveOn(job, consumer, beat.epoch, changes);
+    consumer.came.began = std::max(consumer.came.tag, beat.tag);  // nothing of the epoch was granted before this
+  }
   ApplyFinishes(job, consumer, beat.finished, changes);
   ApplyHolds(job, consumer, beat.holds);
   consumer.want = beat.want;
@@ -83,7 +86,8 @@ void DispatcherCore::Impl::ApplyBeat(Job& job, Consumer& consumer, const msg::Be
   consumer.rows = beat.rows;
   consumer.bytes = beat.bytes;
   consumer.wait_ns = beat.wait_ns;
-  consumer.came = {consumer.before.batches + beat.batches, std::max(consumer.came.tag, beat.tag)};
+  consumer.came.batches = consumer.before.batches + beat.batches;
+  consumer.came.tag = std::max(consumer.came.tag, beat.tag);
   consumer.ready_batches = beat.ready_batches;
   if (job.mode != Mode::kStrict) return;
   // An END that was said stays said: one that is started anew after it has nothing left to come to.

@@ -80,7 +80,7 @@ std::string EncodeJob(const Job& job) {
   std::vector<flatbuffers::Offset<fb::StoredSeat>> vacated;
   for (const auto& [index, seat] : job.vacated) {
     vacated.push_back(fb::CreateStoredSeatDirect(builder, index, seat.name.c_str(), Raw(seat.epoch), seat.ended, seat.position.c_str(),
-                                                 seat.came.batches, seat.came.tag));
+                                                 seat.came.batches, seat.came.tag, seat.came.began));
   }
   const std::vector<uint32_t> delivered(job.delivered.begin(), job.delivered.end());
   const std::vector<uint32_t> seated(job.seated.begin(), job.seated.end());
@@ -118,7 +118,7 @@ Result<Job> DecodeJob(JobId id, std::string_view bytes) {
   job.started = table->started();
   Each(table->steps(), [&](const fb::StoredSteps& s) { job.steps[Epoch{s.epoch()}] = s.steps(); });
   Each(table->vacated(), [&](const fb::StoredSeat& s) {
-    job.vacated[s.index()] = {Text(s.name()), Epoch{s.epoch()}, s.ended(), Text(s.position()), {s.batches(), s.tag()}};
+    job.vacated[s.index()] = {Text(s.name()), Epoch{s.epoch()}, s.ended(), Text(s.position()), {s.batches(), s.tag(), s.began()}};
   });
   if (table->delivered() != nullptr) job.delivered.insert(table->delivered()->begin(), table->delivered()->end());
   if (table->seated() != nullptr) job.seated.insert(table->seated()->begin(), table->seated()->end());
@@ -190,7 +190,7 @@ std::string EncodeMember(const Job& job, const Consumer& consumer) {
                 fb::CreateStoredConsumerDirect(builder, Raw(consumer.id), consumer.index, consumer.name.c_str(), Raw(consumer.epoch), consumer.ended,
                                                consumer.expired, &grants, consumer.undecided, consumer.declared, consumer.attempt, consumer.places,
                                                static_cast<uint8_t>(consumer.on_restart), consumer.position.c_str(), consumer.before.batches,
-                                               consumer.before.tag, consumer.stored.batches, consumer.stored.tag));
+                                               consumer.before.tag, consumer.stored.batches, consumer.stored.tag, consumer.stored.began));
 }
 
 Result<StoredMember> DecodeMember(std::string_view bytes) {
@@ -209,8 +209,8 @@ Result<StoredMember> DecodeMember(std::string_view bytes) {
   member.consumer.places = table->places();
   member.consumer.on_restart = static_cast<OnRestart>(table->on_restart());
   member.consumer.position = Text(table->position());
-  member.consumer.before = {table->batches_before(), table->tag_before()};
-  member.consumer.came = member.consumer.stored = {table->batches(), table->tag()};
+  member.consumer.before = {table->batches_before(), table->tag_before(), table->began()};
+  member.consumer.came = member.consumer.stored = {table->batches(), table->tag(), table->began()};
   Each(table->grants(), [&](const fb::StoredGrant& g) {
     const Epoch epoch{g.epoch()};
     const Cursor from{g.from_seq(), g.from_child()};

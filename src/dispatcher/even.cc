@@ -21,16 +21,15 @@ class Evener {
 
   // While lanes are left that nobody had, only this: no loop runs ahead of one that has not come yet, which would find too little left.
   void AwaitAll() {
-    if (SomebodyMissing()) return SetLimit(0);
+    if (SomebodyMissing() || SomebodyBehind()) return SetLimit(0);
     if (job_.limits.erase(state_.epoch()) > 0) TellAll();
   }
 
   void Run() {
     if (members_.empty()) return;
-    const bool missing = SomebodyMissing();
-    const bool behind = std::any_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return consumer->epoch < state_.epoch(); });
-    SetLimit(missing || behind ? 0 : MarkOf(*members_.front()));
-    if (missing || behind || !state_.AllGranted() || Moving()) return;
+    const bool awaited = SomebodyMissing() || SomebodyBehind();
+    SetLimit(awaited ? 0 : MarkOf(*members_.front()));
+    if (awaited || !state_.AllGranted() || Moving()) return;
     job_.deals.erase(state_.epoch());
     if (!Exhausted()) {
       MoveToPoorest();
@@ -59,6 +58,11 @@ class Evener {
     changes_.job = changes_.job || !job_.started;
     job_.started = true;
     return false;
+  }
+
+  // One that reads an earlier epoch will come to this one.
+  bool SomebodyBehind() const {
+    return std::any_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return consumer->epoch < state_.epoch(); });
   }
 
   // Rows are on their way from one to another, or one is not heard of.

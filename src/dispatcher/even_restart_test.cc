@@ -1,6 +1,7 @@
 // A rank of a shared job that ends at one step is started anew alone: the steps that its seat had before count.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <vector>
@@ -30,7 +31,9 @@ class EvenRestartTest : public testing::Test {
     join.on_restart = OnRestart::kContinue;
     return join;
   }
+  // Its loop came back for more after all of them.
   void Had(Scripted& reader, uint64_t batches, uint64_t ready) {
+    reader.beat.tag += batches - std::min(batches, reader.beat.batches);
     reader.beat.batches = batches;
     reader.beat.ready_batches = ready;
     reader.Hold(h, 0);
@@ -44,7 +47,7 @@ class EvenRestartTest : public testing::Test {
   }
   Scripted StartAnew(uint64_t incarnation = 3) {
     Scripted anew(h.JoinOk(Of(incarnation, 1), layout));
-    anew.Hold(h, 0);
+    anew.beat.tag = anew.Hold(h, 0).first_tag;
     return anew;
   }
   // No lane of the reader goes on: batches of its own start, and rows on its shelf.
@@ -74,6 +77,20 @@ TEST_F(EvenRestartTest, TheOthersWaitForItWhereItsSeatWasAndNotAtTheEpochsStart)
   EXPECT_EQ(a->Say(h).limit, 5u);
   Had(anew, 0, 2);
   EXPECT_EQ(anew.reply.limit, 2u);
+  EXPECT_EQ(a->Say(h).limit, 7u);
+}
+
+TEST_F(EvenRestartTest, ABatchThatTheLostLoopHadInItsHandsIsAStepOfTheNewOne) {
+  Start(2);
+  Had(*a, 7, 3);
+  Had(*b, 4, 3);
+  b->beat.batches = 5;
+  b->Say(h);
+  OnlyFirstLives();
+  Scripted anew = StartAnew();
+  EXPECT_EQ(anew.reply.first_tag, 4u);
+  Had(anew, 0, 3);
+  EXPECT_EQ(anew.reply.limit, 3u);
   EXPECT_EQ(a->Say(h).limit, 7u);
 }
 
@@ -111,7 +128,7 @@ TEST_F(EvenRestartTest, TheStepsOfAllStartsBeforeItCountAndASecondDispatcherKnow
 TEST_F(EvenRestartTest, ADispatcherThatWasStartedAnewKnowsTheStepsOfOneThatDiedMeanwhile) {
   Start(4);
   Had(*a, 7, 3);
-  b->beat.batches = 5;
+  b->beat.batches = b->beat.tag = 5;
   b->Finish(h, b->reply.grants.at(0), {20, 0}, true, 1, false);
   ASSERT_EQ(b->reply.grants.size(), 1u);
   h.Restart();
@@ -164,15 +181,14 @@ TEST_F(EvenRestartTest, TheNextEpochIsItsOwn) {
 
 TEST_F(EvenRestartTest, ItsTagsGoOnInEveryEpochAndAfterARestartOfTheDispatcher) {
   Start(2);
-  b->beat.tag = 25;
   Had(*b, 5, 2);
   OnlyFirstLives();
   Scripted anew = StartAnew();
-  EXPECT_EQ(anew.reply.first_tag, 25u);
+  EXPECT_EQ(anew.reply.first_tag, 5u);
   EXPECT_EQ(a->Say(h).first_tag, 0u);
   h.Restart();
   anew.beat.epoch = Epoch{1};
-  EXPECT_EQ(anew.Say(h).first_tag, 25u);
+  EXPECT_EQ(anew.Say(h).first_tag, 5u);
 }
 
 }  // namespace

@@ -14,13 +14,14 @@ using testing::HasSubstr;
 // Two declared consumers, two lanes, batches of 4 rows.
 class EvenTest : public testing::Test {
  protected:
-  void Start(Even even = Even::kAuto, uint32_t lanes = 2, uint32_t consumers = 2) {
+  void Start(Even even = Even::kAuto, uint32_t lanes = 2, uint32_t consumers = 2, uint32_t epochs = 1) {
     h.AddWorker(1);
     for (uint32_t i = 0; i < consumers; ++i) {
       msg::Join join = h.JoinOf(1 + i);
       join.consumers = consumers;
       join.index = i;
       join.even = even;
+      join.epochs = epochs;
       readers.emplace_back(h.JoinOk(join, LayoutOf(lanes)));
     }
   }
@@ -245,6 +246,20 @@ TEST_F(EvenTest, ADeclaredConsumerThatNeverCameIsWaitedFor) {
   join.index = 1;
   Scripted late(h.JoinOk(join, LayoutOf(2)));
   EXPECT_EQ(late.Hold(h, 1).waiting_for.find("joined"), std::string::npos);
+}
+
+TEST_F(EvenTest, OneThatIsStillInTheEpochBeforeIsWaitedFor) {
+  Start(Even::kAuto, 4, 2, 2);
+  for (int beats = 0; beats < 3; ++beats) {
+    for (Scripted& reader : readers) reader.Hold(h, 2);
+  }
+  const auto goes_on = [&](Scripted& reader) {
+    reader.beat.epoch = Epoch{1};
+    return reader.Hold(h, 1);
+  };
+  EXPECT_EQ(goes_on(readers[0]).limit, 0u) << "lanes are left, but not for long";
+  goes_on(readers[1]);
+  EXPECT_EQ(readers[0].Hold(h, 0).limit, msg::kNoLimit);
 }
 
 TEST_F(EvenTest, OneThatLeavesBeforeItsFirstBatchIsNotWaitedFor) {

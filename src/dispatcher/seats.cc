@@ -43,10 +43,11 @@ void GoOnFrom(const auto& before, Consumer& consumer) {
   consumer.position = before.position;
 }
 
-// Steps are the seat's, whoever has it. `same_epoch`: it goes on where the one before it was.
+// Steps are the seat's, whoever has it. `same_epoch`: it goes on where the one before it was, with the batch in whose midst that was lost.
 void CountOnFrom(const auto& before, bool same_epoch, Consumer& consumer) {
+  const Steps& came = before.came;
   consumer.ended = same_epoch && before.ended;
-  consumer.before = consumer.came = {same_epoch ? before.came.batches : 0, before.came.tag};
+  consumer.before = consumer.came = same_epoch ? Steps{came.asked(), came.tag, came.began} : Steps{0, came.tag, came.tag};
 }
 
 // That of one who left. In strict it came with its epoch and position when it was admitted.

@@ -1,6 +1,7 @@
 // What the dispatcher knows: jobs with their consumers and epochs, workers, tombstones. Plain data; core.cc and its neighbours change it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -19,8 +20,11 @@ namespace penstock::dispatcher {
 
 // How far the loops of a seat came.
 struct Steps {
-  uint64_t batches = 0;  // of its epoch
-  uint64_t tag = 0;      // since the job was last restored (client/delivery_log.h)
+  uint64_t batches = 0;  // of its epoch that a loop has
+  uint64_t tag = 0;      // of the last that it came back after (client/delivery_log.h)…
+  uint64_t began = 0;    // …and when its epoch began
+  // Batches of its epoch that a loop came back after: the next comes again to who is started anew.
+  uint64_t asked() const { return std::min(batches, tag - std::min(tag, began)); }
 };
 
 struct Consumer {

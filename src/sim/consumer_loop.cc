@@ -26,7 +26,7 @@ bool ConsumerNode::Take() {
     Receive(*batch);
   } else if (std::holds_alternative<Shelf::Again>(taken)) {
     trainer_.ledger().Repeat(history(), reader_, epoch_);
-    ++steps_;
+    steps_ = shelf_->tag().step;
   } else if (std::holds_alternative<Shelf::EpochEnd>(taken)) {
     trainer_.ledger().Ended(history(), reader_, epoch_);
     NextEpoch();
@@ -74,7 +74,7 @@ void ConsumerNode::Receive(const std::vector<Slice>& batch) {
     }
     world_.Trace(*this, text);
   }
-  ++steps_;
+  steps_ = shelf_->tag().step;
   std::string wrong = trainer_.ledger().Deliver(history(), reader_, epoch_, batch);
   for (const Slice& slice : batch) {
     if (wrong.empty() && job_.mode != Mode::kStrict) wrong = cluster_.book.Delivered(history().job, history().generation, reader_.consumer, slice);

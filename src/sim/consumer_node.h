@@ -51,7 +51,7 @@ class ConsumerNode final : public Node {
   bool done() const { return done_; }
   bool restoring() const { return restoring_ || (launch_.restore && !restored_); }
   bool reading() const { return joined_ && !restoring_ && !done_ && up(); }
-  uint64_t steps() const { return steps_; }       // of this generation
+  uint64_t steps() const { return steps_; }       // of this generation, those of earlier starts included
   bool ended() const { return ended_ || done_; }  // has left: nobody waits for it
   Epoch epoch() const { return epoch_; }
   HistoryId history() const { return {joined_job_.job, core_ ? core_->generation() : Generation{}}; }

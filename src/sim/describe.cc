@@ -18,7 +18,8 @@ std::string Grants(const std::vector<msg::Grant>& grants) {
 
 std::string Words(const msg::Beat& beat) {
   std::string text = " " + std::to_string(beat.serial) + " epoch " + std::to_string(Raw(beat.epoch)) + " want " + std::to_string(beat.want) +
-                     (beat.idle ? " idle" : "") + " tail " + std::to_string(beat.tail_rows) + " holds {";
+                     (beat.idle ? " idle" : "") + " tail " + std::to_string(beat.tail_rows) + " has " + std::to_string(beat.batches) + "+" +
+                     std::to_string(beat.ready_batches) + " holds {";
   for (const msg::Hold& hold : beat.holds) {
     text += " " + Lane(hold.lane) + "@" + std::to_string(hold.grant_from) + "f" + std::to_string(Raw(hold.fence)) + ":" +
             std::to_string(hold.asked.seq) +
@@ -37,7 +38,9 @@ std::string Words(const msg::Beat& beat) {
 
 std::string Words(const msg::BeatReply& reply) {
   return " " + std::to_string(reply.serial) + " epoch " + std::to_string(Raw(reply.epoch)) + (reply.end ? " END" : "") +
-         (reply.epoch_done ? " done" : "") + " grants " + Grants(reply.grants) + " revoke " + Grants(reply.revoke) + " " + reply.waiting_for;
+         (reply.epoch_done ? " done" : "") + (reply.limit != msg::kNoLimit ? " limit " + std::to_string(reply.limit) : "") +
+         (reply.steps != msg::kNoLimit ? " steps " + std::to_string(reply.steps) : "") + " grants " + Grants(reply.grants) + " revoke " +
+         Grants(reply.revoke) + " " + reply.waiting_for;
 }
 
 std::string Words(const msg::Open& open) {

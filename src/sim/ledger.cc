@@ -253,20 +253,35 @@ void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::ve
   }
 }
 
+// All starts of a rank together. One that was started anew alone got again what was not heard of before it died: it has no fewer steps than the
+// others.
 void Ledger::CheckEven(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
-  const bool again = job_.mode == Mode::kStrict && outcome.unheard;  // a rank may have read an epoch twice
-  if (!branch.died.empty() || again || job_.even == Even::kUneven) return;
-  for (uint32_t epoch = 0; epoch < job_.epochs; ++epoch) {
-    std::map<uint32_t, uint64_t> steps;
+  const bool again = job_.mode == Mode::kStrict && (outcome.unheard || !branch.died.empty());  // a rank may have read an epoch twice
+  if (again || job_.even == Even::kUneven) return;
+  struct Rank {
+    uint64_t steps = 0;
+    bool ended = false;
+    bool died = false;
+  };
+  for (Epoch epoch{0}; Raw(epoch) < job_.epochs; epoch = Epoch{Raw(epoch) + 1}) {
+    std::map<uint32_t, Rank> ranks;
     for (const auto& [id, start] : branch.starts) {
-      const auto taken = start.steps.find(Epoch{epoch});
-      if (start.ended.contains(Epoch{epoch})) steps[start.reader.index] += taken == start.steps.end() ? 0 : taken->second;
+      Rank& rank = ranks[start.reader.index];
+      const auto taken = start.steps.find(epoch);
+      rank.steps += taken == start.steps.end() ? 0 : taken->second;
+      rank.ended = rank.ended || start.ended.contains(epoch);
+      rank.died = rank.died || branch.died.contains(id);
     }
-    const auto other = std::find_if(steps.begin(), steps.end(), [&](const auto& item) { return item.second != steps.begin()->second; });
-    if (other == steps.end()) continue;
-    wrong.push_back("epoch " + std::to_string(epoch) + " ended at step " + std::to_string(steps.begin()->second) + " for consumer " +
-                    std::to_string(steps.begin()->first) + " and at step " + std::to_string(other->second) + " for consumer " +
-                    std::to_string(other->first));
+    std::erase_if(ranks, [](const auto& item) { return !item.second.ended; });
+    const auto one = std::find_if(ranks.begin(), ranks.end(), [](const auto& item) { return !item.second.died; });
+    if (one == ranks.end()) continue;
+    const uint64_t steps = one->second.steps;
+    for (const auto& [index, rank] : ranks) {
+      if (rank.died ? rank.steps >= steps : rank.steps == steps) continue;
+      wrong.push_back("epoch " + std::to_string(Raw(epoch)) + " ended at step " + std::to_string(steps) + " for consumer " +
+                      std::to_string(one->first) + " and at step " + std::to_string(rank.steps) + " for consumer " + std::to_string(index));
+      break;
+    }
   }
 }
 

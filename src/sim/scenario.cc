@@ -83,6 +83,8 @@ void DrawConsumers(Random& random, const Scenario& run, JobScenario& job) {
   job.together = job.together || job.lockstep;
   // Where others take over from one that is taken for dead it does not count any more, and comes back to another step than theirs.
   if (job.lockstep) job.on_death = OnDeath::kHold;
+  // Some launchers start a rank that died anew alone. Drawn by itself, so that other seeds are what they were.
+  if (job.lockstep && job.mode == Mode::kShared && Random(Hash(job.seed, 41, 7)).Percent(25)) job.together = false;
 }
 
 JobScenario DrawJob(Random& random, const Scenario& run, size_t number) {

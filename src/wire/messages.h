@@ -172,7 +172,7 @@ struct Beat {
   uint64_t batches = 0;        // of this epoch that the loop has
   uint64_t ready_batches = 0;  // whole ones on the shelf beyond these
   std::string position;        // strict: at the asked mark
-  uint64_t tag = 0;            // of the last batch that the loop has
+  uint64_t tag = 0;            // of the last batch that the loop came back after
   friend bool operator==(const Beat&, const Beat&) = default;
 };
 struct BeatReply {
