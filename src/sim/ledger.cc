@@ -108,7 +108,11 @@ bool Ledger::AnyDied(HistoryId id) const {
 }
 
 std::string Ledger::Joined(HistoryId id, const Reader& reader, const msg::Joined& joined) {
-  if (job_.mode == Mode::kStrict && places_ == 0) places_ = joined.places == 0 ? joined.consumers : joined.places;
+  // A start of which nothing came leaves its name to one with another number of ranks.
+  if (job_.mode == Mode::kStrict && rows_ == 0) {
+    places_ = joined.places == 0 ? joined.consumers : joined.places;
+    order_.clear();
+  }
   if (!joined.base.empty()) {
     if (std::string wrong = Restored(BranchOf(id), joined.base); !wrong.empty()) return wrong;
   }
