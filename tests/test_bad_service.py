@@ -56,12 +56,12 @@ def test_a_port_in_use_is_named() -> None:
 
 def test_a_wrong_token_is_refused(start_cluster: StartCluster, tmp_path: Path) -> None:
     token = tmp_path / "token"
-    token.write_text("right")
+    token.write_text("the right one, and long")
     cluster = start_cluster(workers=1, token_file=token)
     for wrong in ("wrong", ""):
         with pytest.raises(penstock.PermissionDenied, match="token"):
             cluster.connect(token=wrong, timeout=5)
-    with cluster.connect(token="right") as service:
+    with cluster.connect(token=token.read_text()) as service:
         assert len(read(Dataset.from_range(5), service)) == 5
 
 
