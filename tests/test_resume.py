@@ -471,11 +471,11 @@ def test_parts_are_refused_where_a_rank_was_started_anew(start_cluster: StartClu
     elements = [iter(reader) for reader in readers]
     for batches in elements:
         next(batches)
-    wait_until(lambda: cluster.status()["jobs"][0]["rows"] == 2 * N, "the dispatcher is told what both had")
+        next(batches)
+    wait_until(lambda: cluster.status()["jobs"][0]["rows"] == 4 * N, "the dispatcher is told what both had")
     options: dict[str, Any] = {"job_name": "job", "even": "uneven", "timeout": 30.0, "num_consumers": 2}
     anew = dataset.distribute(cluster.address, consumer_index=1, attempt=1, on_restart="continue", **options)
     next(iter(anew))
-    next(elements[0])
     parts = [reader.state_dict(scope="rank") for reader in (readers[0], anew)]
     for reader in (*readers, anew):
         reader.close()
@@ -486,7 +486,8 @@ def test_parts_are_refused_where_a_rank_was_started_anew(start_cluster: StartClu
             resumed[index].load_state_dict(parts[index])
         return str(refused.value)
 
-    assert all("consumer 1 was started anew at step 1" in error for error in _at_once(2, load))
+    errors = _at_once(2, load)
+    assert all("consumer 1 was started anew at step 1" in error for error in errors), errors
     for reader in resumed:
         reader.close()
 
