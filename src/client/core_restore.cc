@@ -108,6 +108,7 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   answered_ = serial_;
   epoch_ended_ = false;
   if (!goes_on) totals_.epoch_batches = 0;
+  if (!rebuilt) totals_.tag = 0;
   ready_batches_ = 0;
   limit_ = steps_ = kNoLimit;
   first_tag_ = 0;

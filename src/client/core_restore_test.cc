@@ -164,6 +164,18 @@ TEST(ClientCoreRestore, StepsAndLimitsOfTheGenerationBeforeAreForgotten) {
   EXPECT_EQ(shell.NextRows(), 0u) << "the same limit as before holds again";
 }
 
+TEST(ClientCoreRestore, TagsOfTheGenerationBeforeAreForgotten) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  EXPECT_EQ(shell.NextRows(), 4u);
+  shell.Pass(kHeartbeatEvery);
+  EXPECT_EQ(shell.beats.back().tag, 1u);
+  shell.Do(event::Restore{"state"});
+  shell.Do(shell.Welcome(1));
+  ASSERT_EQ(shell.beats.back().generation, Generation{1});
+  EXPECT_EQ(shell.beats.back().tag, 0u);
+}
+
 TEST(ClientCoreRestore, AJobThatTheDispatcherHasLostIsRebuiltAndTheLoopGoesOn) {
   CoreShell shell(BatchOf(4), Options());
   ReadSome(shell);
