@@ -56,7 +56,8 @@ def main() -> None:
 
 
 def write(lines: list[dict[str, Any]], rounds: int) -> None:
-    page = [HEAD, f"Measured with {rounds} rounds on {os.cpu_count()} cores ({_processor()}), Linux {platform.release()}.\n"]
+    machine = f"{os.cpu_count()} cores ({_processor()}), Linux {platform.release()}"
+    page = [HEAD, f"Measured at commit {_commit()} with {rounds} rounds on {machine}.\n"]
     page.append("![ratios](benchmarks.svg)\n")
     for bench, measured in groupby(lines, key=lambda line: line["bench"]):
         if bench in BENCHES:
@@ -137,6 +138,11 @@ def _pyplot() -> Any:
     from matplotlib import pyplot
 
     return pyplot
+
+
+def _commit() -> str:
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"
 
 
 def _processor() -> str:
