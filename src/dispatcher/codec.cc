@@ -1,5 +1,6 @@
 #include "dispatcher/codec.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <span>
@@ -183,7 +184,7 @@ std::string EncodeMember(const Job& job, const Consumer& consumer) {
     if (holder == nullptr) continue;
     for (const auto& [name, held] : *holder) {
       grants.push_back(fb::CreateStoredGrant(builder, Raw(epoch), Raw(name.lane.replica), Raw(name.lane.lane), held.from.seq, held.from.child,
-                                             held.to, Raw(name.fence), Raw(held.worker), held.doubtful));
+                                             held.to, Raw(name.fence), Raw(held.worker), held.doubtful, held.stored.seq, held.stored.child));
     }
   }
   return Finish(builder,
@@ -214,9 +215,11 @@ Result<StoredMember> DecodeMember(std::string_view bytes) {
   Each(table->grants(), [&](const fb::StoredGrant& g) {
     const Epoch epoch{g.epoch()};
     const Cursor from{g.from_seq(), g.from_child()};
-    member.grants.push_back({.epoch = epoch,
-                             .name = {{epoch, ReplicaId{g.replica()}, LaneId{g.lane()}}, from.seq, Fence{g.fence()}},
-                             .held = {.from = from, .to = g.to_seq(), .worker = WorkerId{g.worker()}, .doubtful = g.doubtful(), .asked = from}});
+    const Cursor asked = std::max(from, Cursor{g.asked_seq(), g.asked_child()});
+    member.grants.push_back(
+        {.epoch = epoch,
+         .name = {{epoch, ReplicaId{g.replica()}, LaneId{g.lane()}}, from.seq, Fence{g.fence()}},
+         .held = {.from = from, .to = g.to_seq(), .worker = WorkerId{g.worker()}, .doubtful = g.doubtful(), .stored = asked, .asked = asked}});
   });
   return member;
 }

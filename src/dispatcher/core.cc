@@ -140,6 +140,12 @@ void DispatcherCore::Impl::Settle(Job& job) {
   SendNews(job);
 }
 
+// Steps and marks of one beat: what comes again to who is started anew is as much as its steps take.
+void DispatcherCore::Impl::NoteStored(Job& job, Consumer& consumer) {
+  consumer.stored = consumer.came;
+  for (auto& [epoch, state] : job.open) state.NoteStored(consumer.id);
+}
+
 void DispatcherCore::Impl::Record(Job& job, const Changes& changes) {
   if (changes.job) Put(JobKey(job.id), EncodeJob(job));
   for (Epoch epoch : changes.epochs) {
@@ -149,7 +155,7 @@ void DispatcherCore::Impl::Record(Job& job, const Changes& changes) {
   for (ConsumerId id : changes.members) {
     if (Planted(Bug::kGrantNotStored)) continue;
     auto member = job.members.find(id);
-    if (member != job.members.end()) member->second.stored = member->second.came;
+    if (member != job.members.end()) NoteStored(job, member->second);
     Put(MemberKey(job.id, id), member == job.members.end() ? std::nullopt : std::optional(EncodeMember(job, member->second)));
   }
 }

@@ -85,6 +85,7 @@ class DispatcherCore::Impl {
   void Put(std::string key, std::optional<std::string> value);
   void Settle(Job& job);
   void Record(Job& job, const Changes& changes);
+  static void NoteStored(Job& job, Consumer& consumer);
   void SendNews(Job& job);
   void Flush();
 

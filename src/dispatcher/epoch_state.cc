@@ -195,6 +195,12 @@ std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finis
   return held.doubtful ? upto.seq - held.from.seq : 0;
 }
 
+void EpochState::NoteStored(ConsumerId consumer) {
+  Holder* holder = Find(consumer);
+  if (holder == nullptr) return;
+  for (auto& [name, held] : *holder) held.stored = held.asked;
+}
+
 std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtful) {
   auto it = holders_.find(consumer);
   if (it == holders_.end()) return std::nullopt;

@@ -36,6 +36,7 @@ struct Held {
   Seq to = kLaneEnd;
   WorkerId worker{};
   bool doubtful = false;
+  Cursor stored{};  // `asked`, when its holder was stored last: as old as the steps that are stored of it
 
   // As the holder's last beat said; not stored.
   Cursor asked{};
@@ -115,6 +116,8 @@ class EpochState {
 
   // A holder is done with a grant. Returns how many rows may have been delivered twice; nullopt where it does not hold such a grant.
   std::optional<uint64_t> Finish(ConsumerId consumer, const msg::Finish& finish);
+  // Its grants are stored now, with their asked marks.
+  void NoteStored(ConsumerId consumer);
   // All of a consumer's grants come back, from its asked marks. Returns how many rows may have been delivered twice; nullopt where it has none.
   std::optional<uint64_t> GiveBackAll(ConsumerId consumer, bool doubtful);
 

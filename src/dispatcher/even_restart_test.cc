@@ -140,6 +140,24 @@ TEST_F(EvenRestartTest, ADispatcherThatWasStartedAnewKnowsTheStepsOfOneThatDiedM
   EXPECT_EQ(a->Say(h).limit, 6u);
 }
 
+TEST_F(EvenRestartTest, ADispatcherThatWasStartedAnewGivesItTheRowsThatItsStepsLeave) {
+  Start(4);
+  b->Hold(h, 1);
+  ASSERT_EQ(b->reply.grants.size(), 2u);
+  const msg::Grant ended = b->reply.grants[0];
+  const msg::Grant open = b->reply.grants[1];
+  b->beat.batches = b->beat.tag = 7;
+  b->beat.holds = {{open.range.lane, open.range.from.seq, open.fence, {8, 0}, true, 0}};
+  b->beat.finished = {{ended.range.lane, ended.range.from.seq, ended.fence, {20, 0}, true}};
+  b->Say(h);
+  h.Restart();
+  OnlyFirstLives();
+  const Scripted anew = StartAnew();
+  ASSERT_EQ(anew.reply.grants.size(), 1u);
+  EXPECT_EQ(anew.reply.first_tag, 7u);
+  EXPECT_EQ(anew.reply.grants[0].range.from, (Cursor{8, 0})) << "5 batches of the one lane, 2 of the other";
+}
+
 TEST_F(EvenRestartTest, OneThatLeftAndIsStartedAnewGoesOnAtItsStep) {
   Start(2);
   Had(*a, 7, 3);
