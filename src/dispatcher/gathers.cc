@@ -15,6 +15,14 @@ Status Unsaved(const Job& job, const std::string& why) {
   return Status(Code::kUnavailable, "the position of " + Named(job) + " was not saved: " + why).With("job", job.name);
 }
 
+// What counts of one that answered: what it had at the step. One that asks after its epoch's END has no step in common with those who read on
+// (uneven): there it is what each has now, but nothing of later epochs.
+Position Counted(const Position& asker, const Position& at, Position now) {
+  if (!asker.ended) return at;
+  std::erase_if(now.delivered.epochs, [&](const auto& item) { return item.first > asker.epoch; });
+  return now;
+}
+
 }  // namespace
 
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::SavePosition& ask) {
@@ -91,9 +99,7 @@ void DispatcherCore::Impl::ContinueGather(uint64_t number) {
   const uint32_t lanes = job.inputs.layout.lanes;
   for (const Position& now : gather.now) position.delivered.SubtractPart(now.delivered, lanes);
   for (size_t i = 0; i < gather.at.size(); ++i) {
-    // Of an epoch's END there is one position, though some come to it at a later step.
-    const bool both_ended = gather.at.front().ended && gather.now[i].ended && gather.now[i].epoch == gather.at.front().epoch;
-    const Position& part = both_ended ? gather.now[i] : gather.at[i];
+    const Position part = Counted(gather.at.front(), gather.at[i], gather.now[i]);
     position.epoch = std::min(position.epoch, part.epoch);
     position.delivered.MergePart(part.delivered);
   }

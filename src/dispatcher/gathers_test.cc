@@ -106,22 +106,38 @@ TEST_F(SaveTest, FailsByNameWhenAMemberDiesInBetween) {
   EXPECT_THAT(Unsaved(), HasSubstr("rank-2 is dead"));
 }
 
-TEST_F(SaveTest, OfAnEpochsEndHasWhatThoseHadWhoCameToItAtALaterStep) {
-  consumers = 2;
-  Scripted a(JoinAs(0, 1));
-  Scripted b(JoinAs(1, 2));
-  Position first = Part(0);
-  first.ended = true;
-  Save(a, first, first);
-  Position now = Part(1);
-  now.ended = true;
-  now.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {8, 0});
-  Position at = Part(1);
-  at.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {4, 0});
-  Answer(b, now, at);
-  ASSERT_TRUE(Saved().has_value());
-  const Position saved = *ParsePosition(std::get<msg::SavedPosition>(*Saved()).position);
-  EXPECT_EQ(saved.delivered.epochs.at(Epoch{0}).ToString(), "0:0-8");
+// One that is at its END saves; the other has had more batches than that one.
+class SaveAtEndTest : public SaveTest {
+ protected:
+  History SavedWhere(bool other_ended, Epoch other_epoch) {
+    consumers = 2;
+    Scripted a(JoinAs(0, 1));
+    Scripted b(JoinAs(1, 2));
+    Position first = Part(0);
+    first.ended = true;
+    Save(a, first, first);
+    Position at = Part(1);
+    at.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {4, 0});
+    Position now = Part(1);
+    now.ended = other_ended;
+    now.epoch = other_epoch;
+    now.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, {8, 0});
+    if (other_epoch != Epoch{0}) now.delivered.Add({other_epoch, {}, LaneId{0}}, {}, {4, 0});
+    Answer(b, now, at);
+    const Position saved = *ParsePosition(std::get<msg::SavedPosition>(Saved().value()).position);
+    EXPECT_EQ(saved.epoch, Epoch{0});
+    return saved.delivered;
+  }
+};
+
+TEST_F(SaveAtEndTest, HasWhatThoseHadWhoCameToItAtALaterStep) { EXPECT_EQ(SavedWhere(true, Epoch{0}).epochs.at(Epoch{0}).ToString(), "0:0-8"); }
+
+TEST_F(SaveAtEndTest, HasWhatThoseHaveNowWhoReadOn) { EXPECT_EQ(SavedWhere(false, Epoch{0}).epochs.at(Epoch{0}).ToString(), "0:0-8"); }
+
+TEST_F(SaveAtEndTest, HasNothingOfTheNextEpochThatOthersAreIn) {
+  const History saved = SavedWhere(false, Epoch{1});
+  EXPECT_EQ(saved.epochs.at(Epoch{0}).ToString(), "0:0-8");
+  EXPECT_FALSE(saved.epochs.contains(Epoch{1}));
 }
 
 TEST_F(SaveTest, WaitsForTheOthersAsLongAsItsAskerDoes) {

@@ -29,7 +29,7 @@ bool ConsumerNode::Take() {
     steps_ = shelf_->tag().step;
   } else if (std::holds_alternative<Shelf::EpochEnd>(taken)) {
     trainer_.ledger().Ended(history(), reader_, epoch_);
-    NextEpoch();
+    Rest();
     return false;
   } else if (const auto* status = std::get_if<Status>(&taken)) {
     Told(*status);
@@ -88,6 +88,12 @@ void ConsumerNode::Receive(const std::vector<Slice>& batch) {
   }
   shelf_->Claimed();
   After(world_.random.Micros(100, 50000), [this, handles] { LetGo(handles); });
+}
+
+// Loops evaluate and save between epochs. One that is restored meanwhile goes on from there.
+void ConsumerNode::Rest() {
+  if (!job_.rests) return NextEpoch();
+  After(world_.random.Millis(0, 1500), [this, at = history()] { restoring_ || history() != at ? Turn() : NextEpoch(); });
 }
 
 void ConsumerNode::NextEpoch() {

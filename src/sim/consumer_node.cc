@@ -123,7 +123,7 @@ void ConsumerNode::OnDispatcher(RequestId request, bool reply, Message message) 
   if (const auto* joined = std::get_if<msg::Joined>(&message)) Tell(*joined);
   if (const auto* beat = std::get_if<msg::BeatReply>(&message)) Tell(*beat);
   if (const auto* saved = std::get_if<msg::SavedPosition>(&message); saved != nullptr && word.what == Asked::What::kSave)
-    OnSaved(word.generation, saved->position);
+    OnSaved(word, saved->position);
   if (const auto* ask = std::get_if<msg::PartAsk>(&message)) {
     asks_.Add(*ask);
     AnswerParts();
@@ -150,10 +150,11 @@ void ConsumerNode::OnLinkDown(LinkId link) {
 
 // ---- requests
 
-void ConsumerNode::Ask(Message message, Asked::What what, Duration deadline) {
+void ConsumerNode::Ask(Message message, Asked asked, Duration deadline) {
   if (!link_.has_value()) return;
   const RequestId request{++requests_};
-  asked_[request] = {what, core_->generation()};
+  asked.generation = core_->generation();
+  asked_[request] = std::move(asked);
   world_.Send(*link_, *this, {{}, request, false, std::move(message)});
   After(deadline, [this, request] { Unanswered(request, Status(Code::kDeadline, "no answer came")); });
 }
@@ -232,8 +233,8 @@ void ConsumerNode::Perform(const ClientAction& action) {
 }
 
 void ConsumerNode::SendDispatcher(const Message& message) {
-  if (std::holds_alternative<msg::Leave>(message)) return Ask(message, Asked::What::kLeave, kBeatWithin);
-  Ask(message, Asked::What::kWord, std::holds_alternative<msg::Join>(message) ? Duration(kJoinWithin) : Duration(kBeatWithin));
+  if (std::holds_alternative<msg::Leave>(message)) return Ask(message, {Asked::What::kLeave}, kBeatWithin);
+  Ask(message, {}, std::holds_alternative<msg::Join>(message) ? Duration(kJoinWithin) : Duration(kBeatWithin));
 }
 
 void ConsumerNode::Release(Handle handle) {

@@ -72,6 +72,7 @@ class ConsumerNode final : public Node {
   struct Asked {  // of the dispatcher, not answered yet
     enum class What : uint8_t { kWord, kRestore, kSave, kLeave } what = What::kWord;
     Generation generation{};
+    std::optional<Ledger::Cut> at_end{};  // kSave
   };
 
   // consumer_node.cc
@@ -82,7 +83,7 @@ class ConsumerNode final : public Node {
   void Connect();
   void OnDispatcher(RequestId request, bool reply, Message message);
   void OnWorker(WorkerId worker, StreamId stream, const Message& message);
-  void Ask(Message message, Asked::What what, Duration deadline);
+  void Ask(Message message, Asked asked, Duration deadline);
   void Unanswered(RequestId request, const Status& why);
   void Perform(const ClientAction& action);
   void SendDispatcher(const Message& message);
@@ -99,6 +100,7 @@ class ConsumerNode final : public Node {
   void Receive(const std::vector<Slice>& batch);
   void Told(const Status& status);
   void Linger();
+  void Rest();
   void NextEpoch();
   void Leave();
 
@@ -107,7 +109,7 @@ class ConsumerNode final : public Node {
   void Restored(const msg::Joined& joined);
   void SetJob(const msg::Joined& joined);
   void AnswerParts();
-  void OnSaved(Generation generation, const std::string& state);
+  void OnSaved(const Asked& asked, const std::string& state);
   std::string PartJson(const DeliveryLog::Point& point) const;
 
   const JobScenario& job_;

@@ -25,7 +25,7 @@ void ConsumerNode::RollBack(std::string state) {
   Tell(event::Restore{std::move(state)});
 }
 
-void ConsumerNode::SendRestore(msg::Restore restore) { Ask(std::move(restore), Asked::What::kRestore, kRestoreWithin); }
+void ConsumerNode::SendRestore(msg::Restore restore) { Ask(std::move(restore), {Asked::What::kRestore}, kRestoreWithin); }
 
 void ConsumerNode::Restored(const msg::Joined& joined) {
   world_.Trace(*this, "is restored to generation " + std::to_string(Raw(joined.generation)));
@@ -58,16 +58,18 @@ void ConsumerNode::Save(uint64_t behind) {
   if (job_.mode == Mode::kStrict) {
     Position position = MakePart({job_.name, job_.name, 0}, joined_job_, *at);
     position.kind = Position::Kind::kPosition;
-    return trainer_.Saved(history(), ToJson(position));
+    return trainer_.Saved(history(), ToJson(position), std::nullopt);
   }
-  Ask(msg::SavePosition{joined_job_.job, joined_job_.consumer, current->generation, at->tag, PartJson(*current), PartJson(*at)}, Asked::What::kSave,
+  Asked asked{Asked::What::kSave};
+  if (at->ended) asked.at_end = trainer_.ledger().CutNow(history(), at->epoch);
+  Ask(msg::SavePosition{joined_job_.job, joined_job_.consumer, current->generation, at->tag, PartJson(*current), PartJson(*at)}, std::move(asked),
       kSaveWithin);
 }
 
 // The answer may come when the job is in another generation.
-void ConsumerNode::OnSaved(Generation generation, const std::string& state) {
+void ConsumerNode::OnSaved(const Asked& asked, const std::string& state) {
   world_.Trace(*this, "has saved " + state);
-  trainer_.Saved({joined_job_.job, generation}, state);
+  trainer_.Saved({joined_job_.job, asked.generation}, state, asked.at_end);
 }
 
 }  // namespace penstock::sim

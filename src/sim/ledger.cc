@@ -46,7 +46,7 @@ std::string Ledger::Deliver(HistoryId id, const Reader& reader, Epoch epoch, con
   Start& start = StartOf(id, reader);
   bool again = false;
   if (job_.mode == Mode::kStrict) {
-    if (std::string wrong = CheckOrder(start, epoch, rows, again); !wrong.empty()) return wrong;
+    if (std::string wrong = CheckOrder(branch.places, start, epoch, rows, again); !wrong.empty()) return wrong;
   }
   ++start.steps[epoch];
   rows_ += rows.size();
@@ -73,14 +73,15 @@ std::string Ledger::Count(Branch& branch, const Reader& reader, const std::vecto
   return "";
 }
 
-const std::vector<std::vector<Row>>& Ledger::OrderOf(Epoch epoch) {
-  if (!order_.contains(epoch)) order_[epoch] = StrictBatches(job_, epoch, places_);
-  return order_[epoch];
+const std::vector<std::vector<Row>>& Ledger::OrderOf(uint32_t places, Epoch epoch) {
+  const auto [at, added] = order_.try_emplace({places, epoch});
+  if (added) at->second = StrictBatches(job_, epoch, places);
+  return at->second;
 }
 
 // Consumer i of M gets batch g0 + t M + i at its step t.
-std::string Ledger::CheckOrder(const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again) {
-  const std::vector<std::vector<Row>>& batches = OrderOf(epoch);
+std::string Ledger::CheckOrder(uint32_t places, const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again) {
+  const std::vector<std::vector<Row>>& batches = OrderOf(places, epoch);
   const auto taken = start.steps.find(epoch);
   const uint64_t step = taken == start.steps.end() ? 0 : taken->second;
   const uint64_t first = start.ring.epoch == epoch ? start.ring.turn / job_.layout.mix : 0;
@@ -108,10 +109,8 @@ bool Ledger::AnyDied(HistoryId id) const {
 }
 
 std::string Ledger::Joined(HistoryId id, const Reader& reader, const msg::Joined& joined) {
-  // A start of which nothing came leaves its name to one with another number of ranks.
-  if (job_.mode == Mode::kStrict && rows_ == 0) {
-    places_ = joined.places == 0 ? joined.consumers : joined.places;
-    order_.clear();
+  if (job_.mode == Mode::kStrict) {
+    if (std::string wrong = CheckPlaces(branches_[id], joined); !wrong.empty()) return wrong;
   }
   if (!joined.base.empty()) {
     if (std::string wrong = Restored(BranchOf(id), joined.base); !wrong.empty()) return wrong;
@@ -128,21 +127,35 @@ std::string Ledger::Joined(HistoryId id, const Reader& reader, const msg::Joined
   return "";
 }
 
+// A generation keeps its places, and one that was restored has those of a job that was there: a name that nobody was heard to read makes way for
+// another start, whose ranks are the places if it is not restored from a state of the first.
+std::string Ledger::CheckPlaces(Branch& branch, const msg::Joined& joined) const {
+  const uint32_t places = joined.places == 0 ? joined.consumers : joined.places;
+  if (branch.places == places) return "";
+  const bool known = std::any_of(branches_.begin(), branches_.end(), [&](const auto& item) { return item.second.places == places; });
+  if (branch.places != 0 || (!joined.base.empty() && !known)) return "a ring has " + std::to_string(places) + " places, which are no start's";
+  branch.places = places;
+  return "";
+}
+
 // A generation begins at this state.
 std::string Ledger::Restored(Branch& branch, const std::string& base) {
   const Result<Position> position = ParsePosition(base);
   if (!position.ok()) return "the base of a generation is no position: " + position.status().ToString();
   branch.base = position->delivered;
   if (job_.mode != Mode::kStrict || branch.ring) return "";
+  if (position->places != 0 && position->places != branch.places) {
+    return "a ring of " + std::to_string(branch.places) + " places goes on from a state of " + std::to_string(position->places);
+  }
   branch.ring = position->ring.value_or(RingPosition{});
-  branch.walked = WalkedBy(*branch.ring);
+  branch.walked = WalkedBy(branch.places, *branch.ring);
   return "";
 }
 
 // Rows of its epoch that a ring has passed.
-std::set<Row> Ledger::WalkedBy(const RingPosition& ring) {
+std::set<Row> Ledger::WalkedBy(uint32_t places, const RingPosition& ring) {
   const bool nothing_left = ring.begun() && ring.ring.empty() && ring.tails.empty() && ring.next_lane >= job_.layout.lanes;
-  const auto& batches = OrderOf(ring.epoch);
+  const auto& batches = OrderOf(places, ring.epoch);
   const uint64_t taken = nothing_left ? batches.size() : std::min<uint64_t>(batches.size(), ring.turn / job_.layout.mix);
   std::set<Row> walked;
   for (uint64_t g = 0; g < taken; ++g) walked.insert(batches[g].begin(), batches[g].end());
@@ -150,10 +163,10 @@ std::set<Row> Ledger::WalkedBy(const RingPosition& ring) {
 }
 
 // Whether a position has the row.
-std::function<bool(const Row&)> Ledger::ClaimsOf(const Position& position) {
+std::function<bool(const Row&)> Ledger::ClaimsOf(uint32_t places, const Position& position) {
   if (job_.mode != Mode::kStrict) return [&position](const Row& row) { return Claims(position.delivered, row); };
   const RingPosition ring = position.ring.value_or(RingPosition{});
-  return [ring, walked = WalkedBy(ring)](const Row& row) { return row.lane.epoch < ring.epoch || walked.contains(row); };
+  return [ring, walked = WalkedBy(places, ring)](const Row& row) { return row.lane.epoch < ring.epoch || walked.contains(row); };
 }
 
 bool Ledger::Has(const Branch& branch, const Row& row) {
@@ -162,11 +175,38 @@ bool Ledger::Has(const Branch& branch, const Row& row) {
   return row.lane.epoch < branch.ring->epoch || branch.walked.contains(row);
 }
 
-std::string Ledger::Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive) {
+Ledger::Cut Ledger::CutNow(HistoryId id, Epoch epoch) const {
+  Cut cut{epoch, {}};
+  const auto branch = branches_.find(id);
+  if (branch == branches_.end()) return cut;
+  for (const auto& [consumer, start] : branch->second.starts) cut.rows[consumer] = start.rows.size();
+  return cut;
+}
+
+// All that anybody had of the epoch, and nothing of later ones.
+std::string Ledger::SavedAtEnd(const Branch& branch, const Position& position, const std::vector<ConsumerId>& alive, const Cut& cut) {
+  const auto claims = ClaimsOf(branch.places, position);
+  for (const auto& [consumer, start] : branch.starts) {
+    if (std::find(alive.begin(), alive.end(), consumer) == alive.end()) continue;
+    const auto had = cut.rows.find(consumer);
+    for (size_t i = 0; i < start.rows.size(); ++i) {
+      const Row& row = start.rows[i];
+      const bool later = row.lane.epoch > cut.epoch;
+      if (!later && had != cut.rows.end() && i < had->second && !claims(row)) return "a position of an epoch's END forgets " + ToString(row);
+      if (later && branch.seen.at(row).size() == 1 && !broken_ && claims(row)) return "a position of an epoch's END has " + ToString(row);
+    }
+  }
+  return "";
+}
+
+std::string Ledger::Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive, const std::optional<Cut>& at_end) {
   const auto found = branches_.find(id);
   if (found == branches_.end()) return "";
   const Branch& branch = found->second;
+  if (job_.mode == Mode::kStrict && position.places != branch.places)
+    return "the position is of a ring of " + std::to_string(position.places) + " places";
   if (!branch.died.empty()) return "";  // the steps of one that was started anew are others
+  if (at_end) return SavedAtEnd(branch, position, alive, *at_end);
   // One that is at its epoch's end before the step answers with that, and goes on.
   if (job_.even == Even::kUneven && job_.epochs > 1) return "";
   std::set<Row> before;  // the cut
@@ -180,7 +220,7 @@ std::string Ledger::Saved(HistoryId id, const Position& position, const std::vec
     if (!lives || !job_.declared) continue;
     after.insert(start.rows.begin() + static_cast<ptrdiff_t>(cut), start.rows.end());
   }
-  const auto claims = ClaimsOf(position);
+  const auto claims = ClaimsOf(branch.places, position);
   for (const Row& row : before) {
     if (!claims(row)) return "the position at step " + std::to_string(position.tag) + " forgets " + ToString(row);
   }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/position.h"
@@ -44,8 +45,14 @@ class Ledger {
   void Ended(HistoryId id, const Reader& reader, Epoch epoch);
   // It begins, or begins again in another generation.
   std::string Joined(HistoryId id, const Reader& reader, const msg::Joined& joined);
-  // A position of the job was saved when each of these, which are all that are alive, had `tag` elements.
-  std::string Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive);
+  // What each had when a loop that was told END of this epoch saved.
+  struct Cut {
+    Epoch epoch{};
+    std::map<ConsumerId, size_t> rows;
+  };
+  Cut CutNow(HistoryId id, Epoch epoch) const;
+  // A position of the job was saved when each of these, which are all that are alive, had `tag` elements; or `at_end`.
+  std::string Saved(HistoryId id, const Position& position, const std::vector<ConsumerId>& alive, const std::optional<Cut>& at_end);
   void Died(HistoryId id, ConsumerId consumer);  // its last words are not known to anybody
   bool AnyDied(HistoryId id) const;
   void BrokeOff() { broken_ = true; }
@@ -75,6 +82,7 @@ class Ledger {
   };
   struct Branch {  // one generation
     bool begun = false;
+    uint32_t places = 0;  // strict: of its ring
     History base;
     std::optional<RingPosition> ring;  // strict: likewise
     std::set<Row> walked;              // those of its epoch that the ring has passed
@@ -87,12 +95,14 @@ class Ledger {
   Branch& BranchOf(HistoryId id);
   Start& StartOf(HistoryId id, const Reader& reader);
   std::string Restored(Branch& branch, const std::string& base);
-  const std::vector<std::vector<Row>>& OrderOf(Epoch epoch);
-  std::set<Row> WalkedBy(const RingPosition& ring);
-  std::function<bool(const Row&)> ClaimsOf(const Position& position);
+  std::string SavedAtEnd(const Branch& branch, const Position& position, const std::vector<ConsumerId>& alive, const Cut& cut);
+  std::string CheckPlaces(Branch& branch, const msg::Joined& joined) const;
+  const std::vector<std::vector<Row>>& OrderOf(uint32_t places, Epoch epoch);
+  std::set<Row> WalkedBy(uint32_t places, const RingPosition& ring);
+  std::function<bool(const Row&)> ClaimsOf(uint32_t places, const Position& position);
   static bool Has(const Branch& branch, const Row& row);  // where it began
   std::string Count(Branch& branch, const Reader& reader, const std::vector<Row>& rows);
-  std::string CheckOrder(const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again);
+  std::string CheckOrder(uint32_t places, const Start& start, Epoch epoch, const std::vector<Row>& rows, bool& again);
   void CheckRepeats(const Outcome& outcome, std::vector<std::string>& wrong) const;
   void CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
   void CheckEven(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
@@ -101,10 +111,9 @@ class Ledger {
 
   const JobScenario& job_;
   std::map<HistoryId, Branch> branches_;
-  HistoryId last_;                                        // that began to be read
-  std::map<Epoch, std::vector<std::vector<Row>>> order_;  // strict
-  uint32_t places_ = 0;
-  bool broken_ = false;  // a loop left an epoch early
+  HistoryId last_;                                                             // that began to be read
+  std::map<std::pair<uint32_t, Epoch>, std::vector<std::vector<Row>>> order_;  // strict: by places
+  bool broken_ = false;                                                        // a loop left an epoch early
   uint64_t rows_ = 0;
   uint64_t batches_ = 0;
 };

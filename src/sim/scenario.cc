@@ -99,6 +99,7 @@ JobScenario DrawJob(Random& random, const Scenario& run, size_t number) {
   job.shared_memory = random.Percent(50);
   job.row_bytes = random.Between(100, 4000);
   job.breaks = run.has(Fault::kBreakLoop) && job.mode != Mode::kStrict && job.even == Even::kUneven;
+  job.rests = Random(Hash(job.seed, 43, 7)).Percent(20);  // drawn by itself, likewise
   const uint64_t group_bytes = job.row_bytes * (job.layout.group_rows() + 3);
   job.reader_memory = group_bytes * (job.layout.mix + 1) * random.Between(2, 24);
   return job;
@@ -163,6 +164,7 @@ std::string JobScenario::ToString() const {
                                  {on_death == OnDeath::kHold, " hold"},
                                  {resent, " resent"},
                                  {breaks, " breaks"},
+                                 {rests, " rests"},
                                  {slow, " slow"},
                                  {shared_memory, " shm"}}) {
     if (on) text += word;

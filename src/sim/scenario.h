@@ -50,6 +50,7 @@ struct JobScenario {
   bool together = false;  // a rank that dies takes all with it, and all go on from a checkpoint
   bool lockstep = false;  // no rank is a step ahead of another
   bool breaks = false;
+  bool rests = false;          // loops stay at an epoch's END for a while
   bool slow = false;           // loops take seconds a step, as long as there are faults
   bool shared_memory = false;  // blocks come home when the loop lets go of them
   uint64_t lane_rows = 10;     // source rows of the longest lane

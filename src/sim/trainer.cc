@@ -128,13 +128,13 @@ void Trainer::SaveParts() {
   checkpoints_.push_back(std::move(parts));
 }
 
-void Trainer::Saved(HistoryId id, const std::string& state) {
+void Trainer::Saved(HistoryId id, const std::string& state, const std::optional<Ledger::Cut>& at_end) {
   const Result<Position> position = ParsePosition(state);
   if (!position.ok()) return world_.Violated("a saved position cannot be read: " + position.status().ToString());
   // What one that was taken for dead had last is in no position.
-  const std::string wrong = cluster_.home.dispatcher.expired() > 0 ? "" : ledger_.Saved(id, *position, Alive());
+  const std::string wrong = cluster_.home.dispatcher.expired() > 0 ? "" : ledger_.Saved(id, *position, Alive(), at_end);
   if (!wrong.empty()) return world_.Violated(job_.name + ": " + wrong);
-  world_.Count("position saved");
+  world_.Count(at_end ? "position saved at END" : "position saved");
   checkpoints_.push_back({state});
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ class Trainer {
   void RankDied(ConsumerNode& rank);
   void LeftUnheard(ConsumerNode& rank, HistoryId id);  // no answer came to its Leave
   void Joined(const Reader& reader, const msg::Joined& joined);
-  void Saved(HistoryId id, const std::string& state);
+  void Saved(HistoryId id, const std::string& state, const std::optional<Ledger::Cut>& at_end);
   bool MayStep(const ConsumerNode& rank) const;
   bool Unhurried() const { return world_.now() < TimePoint{std::chrono::milliseconds(run_.calm_after_ms)}; }
 
