@@ -18,6 +18,7 @@
 #include "code.h"
 #include "engine/pipeline.h"
 #include "errors.h"
+#include "gil.h"
 #include "spec.h"
 #include "wait.h"
 
@@ -37,7 +38,7 @@ class PyReader {
   PyReader(PyReader&&) = default;
   ~PyReader() {
     if (reader_ == nullptr) return;
-    nb::gil_scoped_release release;
+    const GilReleased released;
     epochs_.reset();
     reader_.reset();
   }
@@ -101,7 +102,7 @@ class PyReader {
   void Leave() { stops_->left = stops_->begun.load(); }
 
   void Close() {
-    nb::gil_scoped_release release;
+    const GilReleased released;
     epochs_->Close();
   }
 
@@ -146,7 +147,7 @@ class PyReader {
 
   template <class Call>
   static auto Waiting(Call call) {
-    nb::gil_scoped_release release;
+    const GilReleased released;
     return call(kSlice);
   }
 
@@ -240,7 +241,7 @@ void BindClient(nb::module_& m) {
       .def("next", &PyReader::Next, nb::arg("iteration"))
       .def("take_row", &PyReader::TakeRow, nb::arg("iteration"))
       .def("begin", &PyReader::Begin)
-      .def("set_epoch", &PyReader::SetEpoch, nb::arg("epoch"), nb::call_guard<nb::gil_scoped_release>())
+      .def("set_epoch", &PyReader::SetEpoch, nb::arg("epoch"), nb::call_guard<GilReleased>())
       .def("offer", &OfferReader, nb::arg("name"), nb::arg("rank"))
       .def("interrupt", &PyReader::Interrupt)
       .def("leave", &PyReader::Leave)

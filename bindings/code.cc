@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "gil.h"
 #include "spec.h"
 
 namespace nb = nanobind;
@@ -28,7 +29,7 @@ Status ToStatus(nb::python_error& error) {
 
 template <class Work>
 auto Guarded(const Work& work) -> decltype(work()) {
-  const nb::gil_scoped_acquire acquire;
+  const GilTaken taken;
   try {
     return work();
   } catch (nb::python_error& error) {
@@ -96,10 +97,10 @@ class Lane final : public CodeLane {
   Lane(nb::object runner, uint64_t number) : runner_(std::move(runner)), number_(number) {}
   ~Lane() override {
     if (LeftToTheEnd(runner_)) return;
-    const nb::gil_scoped_acquire acquire;
+    const GilTaken taken;
     const nb::error_scope raised;  // a reader may go while an exception is on its way
     try {
-      runner_.attr("close")(number_);
+      CallMethod(runner_, "close", number_);
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("closing a lane");
     }
@@ -116,7 +117,7 @@ class Lane final : public CodeLane {
       wanted["by_group"] = want.by_group;
       wanted["to"] = want.to;
       nb::object block = input == nullptr ? nb::none() : ViewOf(*input);
-      return ToRows(runner_.attr("fill")(number_, wanted, block, input_over));
+      return ToRows(CallMethod(runner_, "fill", number_, wanted, block, input_over));
     });
   }
 
@@ -124,7 +125,7 @@ class Lane final : public CodeLane {
     return Guarded([&]() -> Status {
       nb::list pairs;
       for (const BufferPlace& place : places) pairs.append(nb::make_tuple(place.offset, place.length));
-      runner_.attr("write")(number_, pairs, ViewOf(block));
+      CallMethod(runner_, "write", number_, pairs, ViewOf(block));
       return {};
     });
   }
@@ -139,7 +140,7 @@ class InlineHost final : public CodeHost {
   explicit InlineHost(nb::object runner) : runner_(std::move(runner)) {}
   ~InlineHost() override {
     if (LeftToTheEnd(runner_)) return;
-    const nb::gil_scoped_acquire acquire;
+    const GilTaken taken;
     const nb::error_scope raised;
     runner_.reset();
   }
@@ -160,7 +161,7 @@ class InlineHost final : public CodeHost {
       opened["from_child"] = open.from.child;
       if (open.input != nullptr) opened["input"] = SpecToNodes(*open.input);
       const uint64_t number = ++last_;
-      runner_.attr("open")(number, opened);
+      CallMethod(runner_, "open", number, opened);
       return std::unique_ptr<CodeLane>(std::make_unique<Lane>(runner_, number));
     });
   }

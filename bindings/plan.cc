@@ -8,6 +8,7 @@
 #include "bind.h"
 #include "engine/pipeline.h"
 #include "errors.h"
+#include "gil.h"
 #include "spec.h"
 
 namespace nb = nanobind;
@@ -85,7 +86,7 @@ nb::dict FactsToPython(const PlanFacts& facts) {
 // How the inputs that are there now would be cut into lanes. Lists files.
 std::string ExplainCut(const Plan& plan, uint64_t seed) {
   Result<std::string> text = [&]() -> Result<std::string> {
-    nb::gil_scoped_release release;
+    const GilReleased released;
     PENSTOCK_ASSIGN(Manifest manifest, ListInputs(plan));
     PENSTOCK_ASSIGN(auto pipeline, Pipeline::Compile(plan, manifest, seed));
     return pipeline->explain();

@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "gil.h"
+
 namespace penstock::python {
 
 inline constexpr std::chrono::milliseconds kSlice{50};  // how long a signal may wait
@@ -39,7 +41,7 @@ auto Interruptible(Work work) {
   }).detach();
   for (;;) {
     {
-      nanobind::gil_scoped_release release;
+      const GilReleased released;
       if (result.wait_for(kSlice) == std::future_status::ready) break;
     }
     CheckSignals();

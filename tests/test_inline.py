@@ -85,3 +85,24 @@ def test_a_program_that_read_through_a_function_ends_cleanly() -> None:
     for _ in range(8):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+@pytest.mark.parametrize("function", ["", ".map(lambda row: row)"])
+def test_a_program_that_ends_while_threads_read_ends_cleanly(function: str) -> None:
+    """As loaders have them that prefetch. Python ends a thread that asks for an interpreter which ends, by unwinding its stack."""
+    program = f"""
+import threading, numpy as np
+from penstock import Dataset
+read = threading.Barrier(3)
+def loop():
+    batches = iter(Dataset.from_arrays({{"x": np.arange(1000)}}){function}.batch(1).repeat().distribute("inline"))
+    next(batches)
+    read.wait()
+    for batch in batches:
+        pass
+for _ in range(2):
+    threading.Thread(target=loop, daemon=True).start()
+read.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

@@ -18,8 +18,9 @@
 // and there is no room, what nobody has asked for is let go, and made again for who asks: the group that is waited for always has its reserve.
 //
 // Ranges. The run of a lane that reached the end of a range is parked, and goes on with the open whose cursor it stands at. An open that a run
-// of its lane has yet to reach waits for it. When its loop waits too, the range before it is made ahead to its end, whether that one's loop reads
-// or not; and where there is no room for it, and the run has not moved for half a second, the open gets a run of its own.
+// of its lane has yet to reach waits for it, and one that no run is on its way to a moment for an earlier one. When its loop waits too, the range
+// before it is made ahead to its end, whether that one's loop reads or not; and where there is no room for it, and the run has not moved for half a
+// second, the open gets a run of its own.
 #pragma once
 
 #include <chrono>
@@ -38,6 +39,7 @@ struct CoreOptions {
   Duration drain_timeout = std::chrono::seconds(30);
   uint64_t block_target = kBlockTarget;
   Duration range_patience = std::chrono::milliseconds(500);  // for a run to reach the range that is asked for
+  Duration start_patience = std::chrono::milliseconds(50);   // for the open of an earlier range, before a range gets a run of its own
   Duration room_patience = std::chrono::seconds(1);          // for lanes to give way
   Duration group_patience = std::chrono::milliseconds(100);  // for groups that are kept to be asked for, where a later one is waited for; for a
                                                              // block larger than its reserve to be taken, where another waits to be made

@@ -25,7 +25,7 @@ void WorkerCore::State::OnOpen(SessionId session, StreamId stream, const msg::Op
   if (!sessions_.at(session).lanes.try_emplace(stream, no).second) return;  // the stream is in use: said twice
   sessions_.at(session).ended.erase(stream);
   OpenLane& lane = lanes_[no];
-  lane = {.no = no, .session = session, .stream = stream, .open = open, .since = now_};
+  lane = {.no = no, .session = session, .stream = stream, .open = open, .since = now_, .opened_at = now_};
   lane.credit = AddCredit(0, open.credit);
   Job& job = jobs_[open.job];
   ++job.lanes;
@@ -116,11 +116,26 @@ bool WorkerCore::State::WaitsForRun(OpenLane& lane) {
   const bool loop_waits = lane.waits || lane.open.urgent;
   if (const Run* run = RunBefore(lane); run != nullptr && loop_waits) Hurry(run->lane);
   const Run* run = RunBefore(lane);
-  if (run == nullptr) return false;
+  if (run == nullptr) return WaitsForEarlier(lane);
   const TimePoint patience = (run->stepping ? now_ : run->moved) + options_.range_patience;
   if (loop_waits && patience <= now_) return false;
   Enter(lane, OpenLane::Phase::kRange);
   if (loop_waits) WakeAt(patience);
+  return true;
+}
+
+// Consumers that start together are granted ranges in order, and come here in any. A run for each would hold its own state of the operators, and
+// make again what another makes.
+bool WorkerCore::State::WaitsForEarlier(OpenLane& lane) {
+  const TimePoint patience = lane.opened_at + options_.start_patience;
+  const bool may_come = lane.ranged() && lane.open.range.from.seq > 0 && now_ < patience;
+  const bool has_come = std::ranges::any_of(wait_range_, [&](LaneNo no) {
+    const msg::Open& other = lanes_.at(no).open;
+    return other.job == lane.open.job && other.range.lane == lane.open.range.lane && other.range.from < lane.open.range.from;
+  });
+  if (!may_come && !has_come) return false;
+  Enter(lane, OpenLane::Phase::kRange);
+  if (may_come) WakeAt(patience);
   return true;
 }
 
@@ -147,7 +162,10 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
     run->state_bytes = job.state_bytes;
     ++job.runs;
     budget_.Open(HolderOf(task), group, run->state_bytes);
-    if (lane.ranged()) ranged_runs_[{run->job, run->key}].push_back(task);
+    if (lane.ranged()) {
+      ranged_runs_[{run->job, run->key}].push_back(task);
+      runs_moved_ = true;
+    }
     Do(StartLane{.task = task,
                  .job = run->job,
                  .lane = range.lane,

@@ -38,6 +38,19 @@ TEST(WorkerCore, ARangeThatARunHasYetToReachWaitsForIt) {
   EXPECT_EQ(shell.started, 1);
 }
 
+TEST(WorkerCore, ARangeThatIsOpenedBeforeTheEarlierOneWaitsForItsRunAllTheSame) {
+  TestShell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8, kJob, true);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{0, 0}, 4);
+  shell.Settle();
+  while (shell.ReadOne(2, 10) || shell.ReadOne(1, 10)) shell.Settle();
+  EXPECT_EQ(shell.at(1, 10).seqs, (std::vector<Seq>{4, 5, 6, 7}));
+  EXPECT_EQ(shell.at(2, 10).seqs, (std::vector<Seq>{0, 1, 2, 3}));
+  EXPECT_EQ(shell.stats().tasks, 1U) << "one run goes on for both";
+}
+
 TEST(WorkerCore, TheRangeBeforeOneThatALoopWaitsForIsMadeThoughItsOwnLoopSleeps) {
   TestShell shell(Options(10'000'000));
   shell.Join(1);
@@ -86,6 +99,7 @@ TEST(WorkerCore, ARangeBeyondTheKnownEndOfItsLaneEndsAtOnce) {
   TestShell shell(Options(10'000'000));
   shell.Join(1);
   shell.Open(1, 10, LaneId{0}, 5'000'000, Cursor{8, 0}, 16);
+  shell.Pass(50ms);  // no earlier range comes
   shell.Settle();
   while (shell.ReadOne(1, 10)) shell.Settle();
   ASSERT_TRUE(shell.at(1, 10).ended);

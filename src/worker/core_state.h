@@ -45,7 +45,8 @@ struct OpenLane {
   StreamId stream{};
   msg::Open open{};
   Phase phase = Phase::kJob;
-  TimePoint since{};        // in this phase
+  TimePoint since{};  // in this phase
+  TimePoint opened_at{};
   TaskId task{};            // kReading
   uint64_t credit = 0;      // bytes that may be sent
   uint64_t uncredited = 0;  // sent, and no credit came back
@@ -183,6 +184,7 @@ class WorkerCore::State {
   bool AnsweredByKnownEnd(OpenLane& lane, const Job& job);
   Run* RunBefore(const OpenLane& lane);
   bool WaitsForRun(OpenLane& lane);
+  bool WaitsForEarlier(OpenLane& lane);
   void Hurry(LaneNo no);
   Run* ParkedAt(const OpenLane& lane);
   void Begin(OpenLane& lane, Run* parked);
