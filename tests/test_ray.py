@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,6 +181,16 @@ def test_scaling_adds_workers_and_drains_them_while_a_job_is_read(service: RaySe
     assert sorted(got) == EACH_ONCE
 
 
+def test_scaling_down_past_a_worker_that_is_dead_takes_the_others_too(service: RayService) -> None:
+    import ray
+
+    service.scale(3)
+    ray.kill(service._actors[1])
+    service.scale(1)
+    assert service.num_workers == 1
+    wait_until(lambda: len(_workers(service)) == 1, "that one worker is left", within=30)
+
+
 def test_workers_that_find_no_room_are_counted_and_those_before_stay(service: RayService) -> None:
     before = service.num_workers
     with pytest.raises(penstock.Deadline, match=r"of 30 workers were not placed within 1 s.*cpus_per_worker"):
@@ -191,3 +203,52 @@ def test_a_stopped_service_is_found_no_more(service: RayService) -> None:
     service.stop()
     assert penstock.connect().kind == "inline"
     assert service.num_workers == 0
+
+
+def test_a_directory_of_the_users_is_kept_and_a_service_that_is_started_with_it_goes_on(cluster: None, tmp_path: Path) -> None:
+    import penstock.ray
+
+    (tmp_path / "model.pt").write_text("weights")
+    small = Dataset.from_range(5)
+    with penstock.ray.start(num_workers=1, memory="64MiB", state_dir=str(tmp_path)) as first:
+        assert len(list(small.distribute(first, job_name="once"))) == 5
+    assert (tmp_path / "model.pt").read_text() == "weights"
+    with penstock.ray.start(num_workers=1, memory="64MiB", state_dir=str(tmp_path)) as second:
+        assert second.address == first.address
+        with small.distribute(second, job_name="once") as again, pytest.raises(penstock.Finished):
+            next(iter(again))
+
+
+def test_a_directory_of_the_services_own_goes_with_it(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import penstock.ray
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with penstock.ray.start(num_workers=0):
+        [made] = tmp_path.glob("penstock-ray-*")
+        assert {path.name for path in made.iterdir()} == {"address", "state"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def _start_dispatcher(directory: Path) -> str:
+    """As its actor does, in this process."""
+    from penstock.ray import actors
+
+    dispatcher = actors.Dispatcher("127.0.0.1", str(directory), "t" * 32, temporary=True)
+    dispatcher._server.drain()
+    return dispatcher.address()
+
+
+def test_the_address_of_a_node_that_is_no_more_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "address").write_text("203.0.113.7:41000")
+    assert _start_dispatcher(tmp_path).startswith("penstock://127.0.0.1:")
+    assert (tmp_path / "address").read_text().startswith("127.0.0.1:")
+
+
+def test_an_address_that_another_has_taken_is_told_with_the_file_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.ray import actors
+
+    monkeypatch.setattr(actors, "START_WITHIN", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        (tmp_path / "address").write_text(f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(penstock.Unavailable, match=f"{tmp_path}/address says it had before: without that file"):
+            _start_dispatcher(tmp_path)

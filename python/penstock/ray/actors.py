@@ -62,26 +62,37 @@ class Server:
 
 
 class Dispatcher:
-    """Started again it serves at the same address, from the same state: everybody finds it again."""
+    """Started again it serves at the same address, from the same state: everybody finds it again.
 
-    def __init__(self, host: str, directory: str, token: str) -> None:
-        self._directory = Path(directory)
+    temporary: the directory is the service's own, and goes with it; any other is its user's, who may have more in it.
+    """
+
+    def __init__(self, host: str, directory: str, token: str, temporary: bool) -> None:
+        self._state = Path(directory, "state")
+        self._known = Path(directory, "address")
         self._token = token
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known = self._directory / "address"
-        listen = known.read_text() if known.exists() else f"{host}:0"
-        self._server = self._start(listen)
-        known.write_text(self._server.address)
+        self._temporary = temporary
+        Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._server = self._start(host)
+        self._known.write_text(self._server.address)
 
-    def _start(self, listen: str) -> Server:
+    def _start(self, host: str) -> Server:
+        here = f"[{host}]" if ":" in host else host
+        before = self._known.read_text() if self._known.exists() else ""
+        listen = before if before.rpartition(":")[0] == here else f"{here}:0"  # a node that is no more takes its address with it
         end = time.monotonic() + START_WITHIN
         while True:
             try:
-                return Server("dispatcher", ["--listen", listen, "--state-dir", str(self._directory / "state")], self._token)
-            except Unavailable:
+                return Server("dispatcher", ["--listen", listen, "--state-dir", str(self._state)], self._token)
+            except Unavailable as error:
                 if time.monotonic() > end:
-                    raise
+                    raise self._why_not(listen, error) from None
             time.sleep(0.1)
+
+    def _why_not(self, listen: str, error: Unavailable) -> Unavailable:
+        if listen.endswith(":0"):
+            return error
+        return Unavailable(f"{error}. It was to listen at {listen}, which {self._known} says it had before: without that file it takes a free port")
 
     def address(self) -> str:
         return f"penstock://{self._server.address}"
@@ -90,8 +101,12 @@ class Dispatcher:
         return self._token
 
     def forget(self) -> None:
-        """Before it is ended for good."""
-        shutil.rmtree(self._directory, ignore_errors=True)
+        """Before it is ended for good. What its user named is kept: a service that is started with it goes on from there."""
+        if not self._temporary:
+            return
+        shutil.rmtree(self._state, ignore_errors=True)
+        self._known.unlink(missing_ok=True)
+        self._known.parent.rmdir()
 
 
 class Worker:

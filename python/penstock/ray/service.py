@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
 import tempfile
@@ -50,10 +51,7 @@ class RayService(Service):
 
         timeout: seconds for Ray to place them; None: as given to `start`. Where it does not, those that were there before stay.
         """
-        drained, self._actors = self._actors[num_workers:], self._actors[:num_workers]
-        ray.get([actor.drain.remote() for actor in drained])
-        for actor in drained:
-            ray.kill(actor)
+        self._drain(self._actors[num_workers:])
         added = [self._worker() for _ in range(num_workers - len(self._actors))]
         try:
             _wait_for(added, self._within if timeout is None else timeout)
@@ -63,8 +61,16 @@ class RayService(Service):
             raise
         self._actors += added
 
+    def _drain(self, leaving: list[Any]) -> None:
+        """One that is not gone in the end is still known: `stop` ends it."""
+        for actor, drained in [(actor, actor.drain.remote()) for actor in leaving]:
+            with contextlib.suppress(ray.exceptions.RayActorError):  # it died before it was drained
+                ray.get(drained)
+            ray.kill(actor)
+            self._actors.remove(actor)
+
     def stop(self) -> None:
-        """Ends all of it. Idempotent."""
+        """Ends all of it, and forgets the state, unless `start` was given a directory for it. Idempotent."""
         super().close()
         for actor in self._actors:
             ray.kill(actor)
@@ -106,7 +112,8 @@ def start(
 
     cpus_per_worker: what Ray sets aside for each, and how many threads it reads with, rounded up.
     memory: what each worker holds in blocks and operators' buffers at most.
-    state_dir: where the dispatcher keeps its state, on this program's node; None: a directory that goes with the service.
+    state_dir: where the dispatcher keeps its state, on this program's node: it stays there when the service has ended, and a service that is
+        started with it goes on from it. None: a directory that goes with the service.
     token: what all of them ask for; None: one that is drawn here. Programs of the cluster get it from the dispatcher's actor, others from
         `RayService.token`, or from whoever gave it.
     allow_code: workers run the functions and datasets that programs of the cluster send: as Ray's own processes do.
@@ -121,17 +128,21 @@ def start(
     secret = token or secrets.token_hex(32)
     flags = ["--memory", str(memory), "--cpus", str(max(1, math.ceil(cpus_per_worker))), *(["--allow-code"] if allow_code else [])]
     kind: Any = ray.remote(actors.Worker)
-    dispatcher = _dispatcher(directory, secret)
+    dispatcher = _dispatcher(directory, secret, temporary=state_dir is None)
     try:
         address = _within(dispatcher.address.remote(), timeout)
-
-        def worker() -> Any:
-            return kind.options(num_cpus=cpus_per_worker, max_restarts=-1, scheduling_strategy="SPREAD").remote(address, flags, secret)
-
-        service = RayService(dispatcher, address, secret, worker, timeout)
-        service.scale(num_workers)
     except BaseException:
         ray.kill(dispatcher)
+        raise
+
+    def worker() -> Any:
+        return kind.options(num_cpus=cpus_per_worker, max_restarts=-1, scheduling_strategy="SPREAD").remote(address, flags, secret)
+
+    service = RayService(dispatcher, address, secret, worker, timeout)
+    try:
+        service.scale(num_workers)
+    except BaseException:
+        service.stop()
         raise
     return service
 
@@ -154,7 +165,7 @@ def _refuse_second() -> None:
         raise Exists(f"this Ray cluster has a penstock service at {address} already, which its programs find; stop it before another is started")
 
 
-def _dispatcher(directory: str, token: str) -> Any:
+def _dispatcher(directory: str, token: str, *, temporary: bool) -> Any:
     """On this node: its address and its state stay the same when it is started again."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -163,7 +174,7 @@ def _dispatcher(directory: str, token: str) -> Any:
     named = kind.options(
         name=_identity.RAY_ACTOR, namespace=_identity.RAY_NAMESPACE, num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here
     )
-    return named.remote(actors.node_address(), directory, token)
+    return named.remote(actors.node_address(), directory, token, temporary)
 
 
 def _within(answer: Any, timeout: float) -> Any:
