@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from side_by_side import Case, Stopwatch, main
 from transport import TfServers
 
 RANKS = 2
-PASSES = 4
+PASSES = 12
 
 
 def _penstock(pattern: str) -> Callable[[Path, Stopwatch], float]:
@@ -35,7 +35,7 @@ def _penstock_rank(there: Any, rank: int, address: str, pattern: str) -> None:
     from penstock.torch import DataLoader
 
     dataset = records.penstock_dataset(pattern, True, PASSES)
-    _read(there, iter(DataLoader(dataset, service=address, job_name="bench")), lambda batch: batch["label"])
+    _read(there, lambda: DataLoader(dataset, service=address, job_name="bench"))
 
 
 def _tf_data_service(pattern: str) -> Callable[[Path, Stopwatch], float]:
@@ -54,16 +54,14 @@ def _tf_rank(there: Any, rank: int, address: str, pattern: str) -> None:
 
     distribute = tf.data.experimental.service.distribute("distributed_epoch", f"grpc://{address}", job_name="bench")
     batches = records.tf_dataset(pattern, True, PASSES).apply(distribute)
-    tensors = ({name: torch.from_numpy(column.numpy()) for name, column in batch.items()} for batch in batches)
-    _read(there, tensors, lambda batch: batch["label"])
+    _read(there, lambda: ({name: torch.from_numpy(column.numpy()) for name, column in batch.items()} for batch in batches))
 
 
-def _read(there: Any, batches: Any, label: Callable[[Any], Any]) -> None:
-    """One batch to warm up; the rest when told to."""
-    next(batches)
+def _read(there: Any, begin: Callable[[], Iterable[Any]]) -> None:
+    """Nothing is read before the watch is started: a service prepares ahead what it may."""
     there.send("ready")
     there.recv()
-    there.send(sum(len(label(batch)) for batch in batches))
+    there.send(sum(len(batch["label"]) for batch in begin()))
     there.recv()  # until the time is taken: what a process that has ended used is not told
 
 

@@ -104,6 +104,16 @@ def test_inline_gives_the_order_of_the_definition(plan: str, files: Path) -> Non
     assert _order(dataset) == [[i for lane, first, count in batch for i in rows[lane][first : first + count]] for batch in expected]
 
 
+def test_lanes_shorter_than_a_batch_are_joined_as_they_come_and_an_endless_repeat_of_them_gives_batches(
+    files: Path, start_cluster: StartCluster
+) -> None:
+    endless = _records(files).padded_batch(512).repeat()
+    read = lambda reader: [ids_of(batch) for batch in itertools.islice(reader, 9)]  # noqa: E731
+    alone = read(_inline(endless))
+    assert [len(ids) for ids in alone] == [512] * 9
+    assert read(endless.distribute(start_cluster(2).address, processing_mode="strict", job_name="endless", seed=SEED, places=W)) == alone
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8, 13])
 def test_inline_ranks_divide_the_one_order(ranks: int, files: Path) -> None:
     dataset = NATIVE["records"](files)

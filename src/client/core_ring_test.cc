@@ -319,7 +319,7 @@ TEST(ClientCoreStrict, ATailOfABatchThatIsDroppedStaysForTheEarlierBatchThatLies
   shell.adjust_join = [](msg::Joined& joined) {
     joined.mode = Mode::kStrict;
     joined.consumers = 3;
-    joined.index = 1;
+    joined.index = 0;
     joined.places = 1;
     joined.even = Even::kDrop;
   };
@@ -330,7 +330,7 @@ TEST(ClientCoreStrict, ATailOfABatchThatIsDroppedStaysForTheEarlierBatchThatLies
     for (Seq at = 0; at < rows; at += 3) groups.groups.push_back({{at, 0}, {std::min(at + 3, rows), 0}, std::min<Seq>(3, rows - at), 300});
     shell.Do(event::LaneSays{shell.OpenOf(lane).stream, groups});
   };
-  // The second of three: batch 1 is lane 0 and a row of lane 1, batch 4 the other row and lane 3.
+  // The first of three: batch 0 is lane 0 and a row of lane 1, batch 3 the other row and lane 3.
   tell(0, 2, true);
   tell(1, 2, true);
   tell(2, 6, true);
@@ -339,7 +339,7 @@ TEST(ClientCoreStrict, ATailOfABatchThatIsDroppedStaysForTheEarlierBatchThatLies
   shell.Block(shell.OpenOf(0).stream, 0, 2, 300);
   const Handle shared = shell.Block(shell.OpenOf(1).stream, 0, 2, 300);
   shell.Block(shell.OpenOf(3).stream, 0, 2, 300);
-  shell.Do(event::LaneSays{shell.OpenOf(4).stream, msg::Groups{.groups = {}, .ended = true}});  // nobody has a batch 5: 4 is dropped
+  shell.Do(event::LaneSays{shell.OpenOf(4).stream, msg::Groups{.groups = {}, .ended = true}});  // nobody has a batch 5: 3 is dropped
   EXPECT_FALSE(shell.released.contains(shared));
   EXPECT_EQ(shell.NextRows(), 3u);
   EXPECT_TRUE(shell.released.contains(shared));

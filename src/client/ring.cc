@@ -85,6 +85,11 @@ Ring::Can Ring::State(LaneId lane) const {
   return words->second.ended || Planted(Bug::kRingPlaceReused) ? Can::kNot : Can::kUnknown;
 }
 
+uint64_t Ring::TailRows(LaneId lane) const {
+  const auto& groups = words_.at(lane).groups;
+  return groups.empty() ? 0 : groups.front().rows;
+}
+
 std::optional<RingBatch> Ring::Next() {
   waits_for_.reset();
   if (over_) return std::nullopt;
@@ -105,39 +110,45 @@ std::optional<RingBatch> Ring::Next() {
   return batch;
 }
 
-// One group: joined from tails where they are enough, for it comes right after the turn that filled them; else the next place's.
+// One group: the next place's, or one joined from tails as soon as they are enough.
 bool Ring::Turn() {
-  if (tail_rows_ >= shape_.group_rows) return TakeTails(shape_.group_rows);
+  if (tail_rows_ >= shape_.group_rows) return TakeTails(shape_.group_rows);  // only where a state says so
   while (!ring_.empty()) {
     place_ %= static_cast<uint32_t>(ring_.size());
-    Can can = State(Candidate());
-    while (can == Can::kNot && next_lane_ + passed_over_ < shape_.lanes) {
-      ++passed_over_;
-      can = State(Candidate());
-    }
+    const LaneId lane = Candidate();
+    const Can can = State(lane);
     if (can == Can::kUnknown) {
-      waits_for_ = Candidate();
+      waits_for_ = lane;
       return false;
     }
     if (can == Can::kGive) return TakeGroup();
-    // No lane is left for this place: it goes, and the turn with it.
-    for (; passed_over_ > 0; --passed_over_) {
-      Retire(ring_[place_].lane);
-      ring_[place_] = {LaneId{next_lane_++}, {}};
-    }
-    Retire(ring_[place_].lane);
-    ring_.erase(ring_.begin() + place_);
-    if (tail_rows_ >= shape_.group_rows) return TakeTails(shape_.group_rows);
+    ++passed_over_;
+    passed_rows_ += TailRows(lane);
+    const bool joined = tail_rows_ + passed_rows_ >= shape_.group_rows;
+    const bool more = next_lane_ + passed_over_ - 1 < shape_.lanes;
+    if (!joined && more) continue;
+    RetirePassedOver();
+    if (joined) return TakeTails(shape_.group_rows);
   }
   return false;
 }
 
-bool Ring::TakeGroup() {
-  RingPosition::Place& place = ring_[place_];
+// The place is the next lane's, or goes where there is none.
+void Ring::RetirePassedOver() {
   for (; passed_over_ > 0; --passed_over_) {
-    Retire(place.lane);
-    place = {LaneId{next_lane_++}, {}};
+    Retire(ring_[place_].lane);
+    if (next_lane_ < shape_.lanes) {
+      ring_[place_] = {LaneId{next_lane_++}, {}};
+    } else {
+      ring_.erase(ring_.begin() + place_);
+    }
   }
+  passed_rows_ = 0;
+}
+
+bool Ring::TakeGroup() {
+  RetirePassedOver();
+  RingPosition::Place& place = ring_[place_];
   Words& words = words_.at(place.lane);
   const msg::Group group = words.groups.front();
   words.groups.pop_front();
@@ -199,10 +210,14 @@ std::vector<LaneId> Ring::Needs(uint32_t ahead) const {
     if (wanted(lane)) needs.push_back(lane);
   }
   uint32_t found = 0;
-  for (uint32_t lane = next_lane_; lane < shape_.lanes && found < ahead; ++lane) {
-    if (State(LaneId{lane}) == Can::kNot) continue;
-    ++found;
+  uint64_t joined = 0;
+  for (uint32_t lane = next_lane_; lane < shape_.lanes && found < ahead && joined < shape_.group_rows; ++lane) {
     if (wanted(LaneId{lane})) needs.push_back(LaneId{lane});
+    if (State(LaneId{lane}) != Can::kNot) {
+      ++found;
+    } else if (lane >= next_lane_ + passed_over_) {
+      joined += TailRows(LaneId{lane});
+    }
   }
   // The one that the turn waits for comes first.
   if (waits_for_) std::stable_partition(needs.begin(), needs.end(), [&](LaneId lane) { return lane == *waits_for_; });

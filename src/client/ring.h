@@ -58,8 +58,8 @@ class Ring {
   const std::vector<RingPiece>& pending() const { return pieces_; }
   uint64_t next_batch() const { return turn_ / shape_.mix; }
 
-  // Lanes whose words or groups are due, in the order of need: those with a place, and `ahead` in line of which it is not known that they are too
-  // short to have a group.
+  // Lanes whose words or groups are due, in the order of need: those with a place; `ahead` in line of which it is not known that they are too short
+  // to have a group, and shorter ones before them, until these have a group together.
   std::vector<LaneId> Needs(uint32_t ahead) const;
   // What keeps it from going on.
   std::optional<LaneId> waits_for() const { return waits_for_; }
@@ -80,7 +80,9 @@ class Ring {
   void TellTail(LaneId lane, const msg::Group& group);
   bool TakeTails(uint64_t rows);
   bool TakeGroup();
+  void RetirePassedOver();
   void Retire(LaneId lane);
+  uint64_t TailRows(LaneId lane) const;
   LaneId Candidate() const;
   Can State(LaneId lane) const;
   Words& Of(LaneId lane);
@@ -93,9 +95,10 @@ class Ring {
   std::vector<RingPosition::Place> ring_;
   std::deque<Tail> tails_;
   uint64_t tail_rows_ = 0;
-  // Lanes in a row, from the one whose turn it is, that are known to have no full group. They leave together when one is found that has: what is
-  // known earlier must not change what a position says.
+  // Lanes in a row, from the one whose turn it is, that are known to have no full group, and the rows they end with. They leave together when one is
+  // found that has, or their tails are one: what is known earlier must not change what a position says.
   uint32_t passed_over_ = 0;
+  uint64_t passed_rows_ = 0;
   std::map<LaneId, Words> words_;
   std::vector<RingPiece> pieces_;  // of the batch that is being put together
   uint32_t turns_in_batch_ = 0;

@@ -32,23 +32,20 @@ struct Reference {
     std::deque<Part> tails;
     for (size_t place = 0; !ring.empty();) {
       place %= ring.size();
-      uint32_t lane = ring[place];
-      bool gone = false;
-      while (!gone && lane_rows[lane] - cursor[lane] < n) {
-        if (lane_rows[lane] > cursor[lane]) tails.emplace_back(lane, cursor[lane], lane_rows[lane] - cursor[lane]);
-        gone = waiting.empty();
-        if (gone) {
-          ring.erase(ring.begin() + static_cast<ptrdiff_t>(place));
-        } else {
-          lane = ring[place] = next();
-        }
-      }
-      if (!gone) {
+      const uint32_t lane = ring[place];
+      if (lane_rows[lane] - cursor[lane] >= n) {
         batches.push_back({{lane, cursor[lane], n}});
         cursor[lane] += n;
         ++place;
+        continue;
       }
-      while (RowsOf({tails.begin(), tails.end()}) >= n) batches.push_back(TakeRows(tails, n));
+      if (lane_rows[lane] > cursor[lane]) tails.emplace_back(lane, cursor[lane], lane_rows[lane] - cursor[lane]);
+      if (waiting.empty()) {
+        ring.erase(ring.begin() + static_cast<ptrdiff_t>(place));
+      } else {
+        ring[place] = next();
+      }
+      if (RowsOf({tails.begin(), tails.end()}) >= n) batches.push_back(TakeRows(tails, n));
     }
     rest = {tails.begin(), tails.end()};
   }

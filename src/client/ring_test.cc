@@ -119,6 +119,22 @@ TEST(Ring, APositionNamesOnlyLanesThatHoldAPlaceOrATail) {
   EXPECT_TRUE(walk.positions[1].tails.empty());
 }
 
+TEST(Ring, LanesShorterThanAGroupAreJoinedAsTheyCome) {
+  const Case c{std::vector<uint64_t>(40, 3), {.lanes = 40, .group_rows = 4, .mix = 1, .places = 2}};
+  EXPECT_EQ(WalkAll(c, {}, 3).batches, c.Expected());
+  Ring ring(c.shape, {});
+  for (const uint32_t lane : {0, 1, 2}) {
+    EXPECT_FALSE(ring.Next().has_value()) << lane;
+    EXPECT_LE(ring.Needs(2).size(), 6u) << "not all lanes of the epoch";
+    ASSERT_TRUE(ring.Tell(LaneId{lane}, {At(0), At(3), 3, 10}).ok());
+    ASSERT_TRUE(ring.TellEnd(LaneId{lane}, At(3)).ok());
+  }
+  const auto batch = ring.Next();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(PartsOf(*batch), (Parts{{0, 0, 3}, {2, 0, 1}})) << "lane 1 has the other place";
+  EXPECT_EQ(ring.position().tails.size(), 1u);
+}
+
 TEST(Ring, WordsThatDoNotFitAreRefusedAndRepeatedOnesAreNot) {
   Ring ring({.lanes = 2, .group_rows = 4, .mix = 1, .places = 1}, {});
   ASSERT_TRUE(ring.Tell(LaneId{0}, {At(0), At(4), 4, 10}).ok());

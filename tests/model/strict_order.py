@@ -19,18 +19,19 @@ def strict_order(lane_rows: Sequence[int], n: int, places: int) -> tuple[list[li
     while ring:
         place %= len(ring)
         lane = ring[place]
-        while lane_rows[lane] - cursor[lane] < n:  # no full group left: its tail waits, the next lane takes place and turn
-            if lane_rows[lane] > cursor[lane]:
-                tails.append((lane, cursor[lane], lane_rows[lane] - cursor[lane]))
-            if not waiting:
-                ring.pop(place)
-                break
-            lane = ring[place] = waiting.popleft()
-        else:
+        if lane_rows[lane] - cursor[lane] >= n:
             batches.append([(lane, cursor[lane], n)])
             cursor[lane] += n
             place += 1
-        while sum(rows for _, _, rows in tails) >= n:  # joined batches come after the turn that filled them
+            continue
+        # No full group left: its tail waits, the next lane takes place and turn.
+        if lane_rows[lane] > cursor[lane]:
+            tails.append((lane, cursor[lane], lane_rows[lane] - cursor[lane]))
+        if waiting:
+            ring[place] = waiting.popleft()
+        else:
+            ring.pop(place)
+        if sum(rows for _, _, rows in tails) >= n:  # a batch, as soon as they are enough for one: fewer than n rows ever wait
             batches.append(_take_rows(tails, n))
     return batches, list(tails)
 
