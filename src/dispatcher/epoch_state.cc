@@ -8,6 +8,8 @@ namespace {
 
 Fence Next(Fence fence) { return Fence{Raw(fence) + 1}; }
 
+uint8_t OneMore(uint8_t doubts) { return doubts < 255 ? static_cast<uint8_t>(doubts + 1) : doubts; }
+
 bool Granted(const ReplicaState& replica, uint32_t lanes, bool ranged) {
   if (replica.dropped) return true;
   if (!ranged) return replica.watermark == lanes;
@@ -46,7 +48,7 @@ std::set<ConsumerId> EpochState::DropReplica(ReplicaId replica) {
       }
       touched.insert(consumer);
       it->second.revoked = true;
-      it = it->second.doubtful ? std::next(it) : holder.erase(it);
+      it = it->second.doubts > 0 ? std::next(it) : holder.erase(it);
     }
   }
   std::erase_if(holders_, [](const auto& item) { return item.second.empty(); });
@@ -63,12 +65,12 @@ bool EpochState::Done() const { return AllGranted() && pool_.empty() && holders_
 bool EpochState::Untouched() const {
   std::map<std::pair<LaneKey, Cursor>, Seq> rows;  // that wait, up to where
   for (const auto& [at, piece] : pool_) {
-    if (piece.doubtful) return false;
+    if (piece.doubts > 0) return false;
     rows[at] = piece.to;
   }
   for (const auto& [consumer, holder] : holders_) {
     for (const auto& [name, held] : holder) {
-      if (held.doubtful || held.ended || held.asked > held.from) return false;
+      if (held.doubts > 0 || held.ended || held.asked > held.from) return false;
       rows[{name.lane, held.from}] = held.to;
     }
   }
@@ -100,7 +102,7 @@ uint64_t EpochState::LanesDone() const {
 
 msg::Grant EpochState::Hand(ConsumerId consumer, const Piece& piece) {
   const GrantName name{piece.lane, piece.from.seq, piece.fence};
-  Held held{.from = piece.from, .to = piece.to, .doubtful = piece.doubtful, .asked = piece.from};
+  Held held{.from = piece.from, .to = piece.to, .doubts = piece.doubts, .asked = piece.from};
   if (const ReplicaState* replica = FindReplica(piece.lane.replica)) held.worker = replica->worker;
   holders_[consumer][name] = held;
   return ToGrant(name, held);
@@ -190,9 +192,9 @@ std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finis
                   .to = held.to,
                   .fence = Next(name.fence),
                   .origin = held.broken ? Origin::kBroken : Origin::kKept,
-                  .doubtful = held.doubtful});
+                  .doubts = held.doubts});
   }
-  return held.doubtful ? upto.seq - held.from.seq : 0;
+  return held.doubts * (upto.seq - held.from.seq);
 }
 
 void EpochState::NoteStored(ConsumerId consumer) {
@@ -207,14 +209,14 @@ std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtf
   uint64_t repeated = 0;
   for (const auto& [name, held] : it->second) {
     const Cursor from = std::clamp(held.asked, held.from, Cursor{held.to, 0});
-    if (held.doubtful) repeated += from.seq - held.from.seq;
+    repeated += held.doubts * (from.seq - held.from.seq);
     if (from.seq == held.to || Dropped(name.lane.replica)) continue;
     RestorePiece({.lane = name.lane,
                   .from = from,
                   .to = held.to,
                   .fence = Next(name.fence),
                   .origin = held.broken ? Origin::kBroken : Origin::kKept,
-                  .doubtful = doubtful || held.doubtful});
+                  .doubts = doubtful ? OneMore(held.doubts) : held.doubts});
   }
   holders_.erase(it);
   return repeated;

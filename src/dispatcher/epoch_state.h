@@ -26,7 +26,7 @@ struct Piece {
   Seq to = kLaneEnd;
   Fence fence{};  // of the grant to come
   Origin origin = Origin::kKept;
-  bool doubtful = false;  // a dead consumer may have delivered some of it
+  uint8_t doubts = 0;  // consumers that were lost and may each have delivered some of it (255: or more)
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
@@ -35,7 +35,7 @@ struct Held {
   Cursor from{};
   Seq to = kLaneEnd;
   WorkerId worker{};
-  bool doubtful = false;
+  uint8_t doubts = 0;
   Cursor stored{};  // `asked`, when its holder was stored last: as old as the steps that are stored of it
 
   // As the holder's last beat said; not stored.
@@ -114,7 +114,7 @@ class EpochState {
   // The consumer's last beat listed all of its grants.
   bool AllKnown(ConsumerId consumer) const;
 
-  // A holder is done with a grant. Returns how many rows may have been delivered twice; nullopt where it does not hold such a grant.
+  // A holder is done with a grant. Returns how many deliveries of its rows may have come before, one for each doubt; nullopt where it does not hold such a grant.
   std::optional<uint64_t> Finish(ConsumerId consumer, const msg::Finish& finish);
   // Its grants are stored now, with their asked marks.
   void NoteStored(ConsumerId consumer);

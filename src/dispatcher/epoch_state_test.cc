@@ -161,6 +161,16 @@ TEST(EpochState, OfALostReplicaWhatMayHaveComeTwiceIsCalledBackAndCounted) {
   EXPECT_TRUE(state.Done());
 }
 
+TEST(EpochState, RowsThatTwoLostConsumersMayHaveDeliveredCountForEach) {
+  EpochState state = Shared(1);
+  state.TakeLane(kA);
+  state.GiveBackAll(kA, true);
+  state.TakeFromPool(kB);
+  EXPECT_EQ(state.GiveBackAll(kB, true), 0u) << "nobody heard that it had any";
+  const msg::Grant again = *state.TakeFromPool(kA);
+  EXPECT_EQ(state.Finish(kA, FinishOf(again, {10, 0}, true)), 20u);
+}
+
 TEST(EpochState, WhatABreakLeftIsDroppedWhenNobodyWantsItAndWhatDeathLeftIsNot) {
   EpochState state = Shared(4);
   const msg::Grant broken = *state.TakeLane(kA);
