@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "dispatcher/core_harness.h"
@@ -50,14 +51,27 @@ class EvenRestartTest : public testing::Test {
     anew.beat.tag = anew.Hold(h, 0).first_tag;
     return anew;
   }
-  // No lane of the reader goes on: batches of its own start, and rows on its shelf.
+  // No lane of the reader goes on: batches of its own start, and rows of each lane on its shelf.
   static void Ended(CoreHarness& h, Scripted& reader, uint64_t batches, uint64_t rows) {
-    const msg::Grant& grant = reader.reply.grants.at(0);
-    reader.beat.holds = {{grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows, true}};
+    reader.beat.holds.clear();
+    for (const msg::Grant& grant : reader.reply.grants) {
+      reader.beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows, true});
+    }
     reader.beat.batches = batches;
-    reader.beat.ready_batches = rows / 4;
+    reader.beat.ready_batches = rows / 4 * reader.reply.grants.size();
     reader.beat.idle = rows < 4;
     reader.Say(h);
+  }
+  // All that it was granted was delivered, to the end of each lane, and its loop waits for END.
+  static void Through(CoreHarness& h, Scripted& reader, uint64_t batches) {
+    reader.beat.batches = reader.beat.tag = batches;
+    reader.beat.ready_batches = 0;
+    reader.beat.finished.clear();
+    for (const msg::Grant& grant : std::exchange(reader.reply.grants, {})) {
+      reader.beat.finished.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {20, 0}, true});
+    }
+    reader.Hold(h, 1, true);
+    reader.beat.finished.clear();
   }
   void TearDown() override { EXPECT_EQ(h.core->TakeSnapshot(), h.stored); }
 
@@ -107,6 +121,25 @@ TEST_F(EvenRestartTest, ItGetsWhatIsLeftOfTheSteps) {
   EXPECT_EQ(a->Say(h).steps, 9u);
   h.Restart();
   EXPECT_EQ(anew.Say(h).steps, 4u) << "what was told stays";
+}
+
+TEST_F(EvenRestartTest, ItKeepsItsLanesWhereTheOthersHaveHadAllTheirSteps) {
+  Start(4);
+  for (int more = 0; more < 2; ++more) b->Hold(h, 1);
+  ASSERT_EQ(b->reply.grants.size(), 3u);
+  b->beat.tag = 3;
+  Ended(h, *a, 7, 8);
+  Ended(h, *b, 3, 8);
+  ASSERT_EQ(a->Say(h).steps, 9u);
+  OnlyFirstLives();
+  Through(h, *a, 9);
+  ASSERT_FALSE(a->reply.end) << "one is not heard of";
+  Scripted anew = StartAnew();
+  EXPECT_EQ(anew.reply.steps, 6u);
+  EXPECT_EQ(anew.reply.grants.size(), 3u);
+  EXPECT_TRUE(anew.reply.revoke.empty()) << "the other has had fewer lanes, but has no step left for one more";
+  Through(h, anew, 6);
+  EXPECT_TRUE(anew.reply.end);
 }
 
 TEST_F(EvenRestartTest, TheStepsOfAllStartsBeforeItCountAndASecondDispatcherKnowsThem) {

@@ -121,11 +121,13 @@ class Settler {
     return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return item.second.reads() && item.second.epoch < epoch; });
   }
 
+  // Each was told how many steps it has, and holds the rows for them: what one gave up now nobody would have a step for.
+  bool Evened(const EpochState& state) const { return job_.steps.contains(state.epoch()); }
+
   // What the last reader left by `break`, and what came back after all were told how many steps they have (even).
   void DropUnwanted(EpochState& state) {
     const bool unread = ReadersOf(job_, state.epoch()).empty() && !AnyBehind(state.epoch()) && SomebodyBeyond(state.epoch());
-    const bool evened = job_.steps.contains(state.epoch());
-    const uint64_t dropped = (evened ? state.DropPool() : 0) + (unread ? state.DropUnwanted() : 0);
+    const uint64_t dropped = (Evened(state) ? state.DropPool() : 0) + (unread ? state.DropUnwanted() : 0);
     if (dropped == 0) return;
     job_.dropped += dropped;
     changes_.job = true;
@@ -263,7 +265,9 @@ class Settler {
     return needy;
   }
 
+  // After a restart of its rank an ended lane looks like one that goes on, until its end has come again.
   void HandOver(EpochState& state) {
+    if (Evened(state)) return;
     const size_t needy = Needy(state).size();
     if (needy == 0) return;  // most beats: to count what is on its way is to look at every grant
     RecallFromBeyond(state);
