@@ -55,6 +55,8 @@ void TakeVacantSeat(Job& job, Consumer& consumer, Changes& changes) {
   const auto seat = job.vacated.extract(consumer.index);
   if (seat.empty()) return;
   CountOnFrom(seat.mapped(), seat.mapped().epoch == consumer.epoch, consumer);
+  // It gave back what it held: an epoch that is still open is there to be read, though that one was told its END. In strict END is its own word.
+  if (job.mode != Mode::kStrict) consumer.ended = false;
   changes.job = true;
 }
 

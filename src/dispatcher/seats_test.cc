@@ -179,6 +179,24 @@ TEST(Seats, ADeclaredOneThatComesWhenTheJobHasFinishedFindsEmptyEpochsOnce) {
   EXPECT_EQ(later.Error(h).code(), Code::kFinished) << "all have been here";
 }
 
+TEST(Seats, OneStartedAnewAfterAnEndReadsWhatTheOneThatLeftGaveBackAfterIt) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(1);
+  join.consumers = 1;
+  join.on_restart = OnRestart::kContinue;
+  Scripted keeper(h.JoinOk(join, LayoutOf(1)));
+  keeper.Hold(h, 1);
+  keeper.beat.batches = 1;
+  ASSERT_TRUE(keeper.Hold(h, 0, true).end) << "it has the tail that is the last batch";
+  h.Say(SessionId{1}, msg::Leave{keeper.beat.job, keeper.beat.consumer, {}, {}});
+  join.incarnation = 2;
+  Scripted anew(h.JoinOk(join, LayoutOf(1)));
+  EXPECT_FALSE(anew.Hold(h, 1, true).end);
+  EXPECT_EQ(anew.reply.grants.size(), 1u);
+  EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+}
+
 TEST(OnDeath, RedeliverGivesADeadOnesLanesToOthers) {
   CoreHarness h;
   h.AddWorker(1);
