@@ -6,6 +6,7 @@
 #include "base/planted.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
+#include "dispatcher/readers.h"
 #include "dispatcher/terms.h"
 
 namespace penstock::dispatcher {
@@ -247,6 +248,12 @@ void DispatcherCore::Impl::RemoveMember(Job& job, ConsumerId id, bool doubtful, 
   if (const auto gone = job.members.extract(id); !gone.empty()) FailGathersThatWait(job, gone.mapped());
 }
 
+// END was told to the one who had the last rows: without them it is not at its end, and reads what is left if it comes back.
+void DispatcherCore::Impl::TakeAway(Job& job, Consumer& consumer, Changes& changes) {
+  if (HeldBy(job, consumer) > 0) consumer.ended = false;
+  GiveBackAll(job, consumer.id, true, changes);
+}
+
 void DispatcherCore::Impl::ExpireMembers(Job& job) {
   Changes changes;
   std::vector<ConsumerId> forget;
@@ -258,7 +265,7 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
     consumer.idle = consumer.ending = false;
     consumer.want = 0;
     changes.members.insert(id);
-    if (!job.holds()) GiveBackAll(job, id, true, changes);
+    if (!job.holds()) TakeAway(job, consumer, changes);
     ++counts_.expired;
     Log(consumer.name + " of " + Named(job) + " was silent for its lease: its " +
             (job.holds() ? "part of the job waits until it is started anew, or the job is restored"

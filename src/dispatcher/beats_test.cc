@@ -120,6 +120,20 @@ TEST(Beat, AnExpiredConsumerIsRevivedByItsNextBeat) {
   EXPECT_EQ(p.a.reply.grants[0].fence, Fence{2});
 }
 
+TEST(Beat, OneThatExpiredWithTheLastRowsReadsThemWhenItIsBackThoughItWasToldEnd) {
+  CoreHarness h;
+  h.AddWorker(1);
+  Scripted keeper(h.JoinOk(h.JoinOf(1), LayoutOf(1)));
+  keeper.Hold(h, 1);
+  ASSERT_TRUE(keeper.Hold(h, 0, true).end) << "it has the tail that is the last batch";
+  h.Pass(std::chrono::seconds(16));
+  EXPECT_FALSE(keeper.Say(h).end) << "the epoch is not over: what it had is nobody's";
+  ASSERT_EQ(keeper.reply.grants.size(), 1u);
+  EXPECT_EQ(keeper.reply.grants[0].fence, Fence{2});
+  keeper.Finish(h, keeper.reply.grants[0], {3, 0}, true, 0, true);
+  EXPECT_TRUE(keeper.reply.end);
+}
+
 TEST(Beat, AnotherGenerationIsShutOut) {
   Pair p(1);
   p.a.beat.generation = Generation{7};

@@ -131,6 +131,7 @@ class DispatcherCore::Impl {
   void ApplyFinishes(Job& job, Consumer& consumer, const std::vector<msg::Finish>& finished, Changes& changes);
   void CountRepeated(Job& job, uint64_t rows, Changes& changes);
   void GiveBackAll(Job& job, ConsumerId consumer, bool doubtful, Changes& changes);
+  void TakeAway(Job& job, Consumer& consumer, Changes& changes);
   void ApplyHolds(Job& job, const Consumer& consumer, const std::vector<msg::Hold>& holds);
   void MoveOn(Job& job, Consumer& consumer, Epoch epoch, Changes& changes);
   msg::BeatReply MakeReply(const Job& job, Consumer& consumer);
