@@ -24,6 +24,7 @@ inline constexpr uint64_t kKiB = 1024;
 inline constexpr uint64_t kMiB = 1024 * kKiB;
 inline constexpr uint64_t kGiB = 1024 * kMiB;
 inline constexpr uint64_t kBlockTarget = 1 * kMiB;
+inline constexpr uint64_t kCodeBlockTarget = 4 * kMiB;  // of rows that executors make: each block is two calls and a dozen wakes
 inline constexpr uint64_t kLaneInput = 64 * kMiB;  // input bytes a lane: about a second of work
 inline constexpr uint32_t kOpenLanes = 4;
 inline constexpr uint32_t kSpareGrants = 2;

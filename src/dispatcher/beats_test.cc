@@ -194,6 +194,29 @@ TEST(Serial, RangesOfOneLaneGoToSeveralConsumers) {
   EXPECT_EQ(p.b.reply.grants[0].range.from.seq, 100u);
 }
 
+TEST(Serial, WhoReadsAloneAndQuicklyGetsLongerRangesUntilSomebodyComes) {
+  Layout layout = LayoutOf(1);
+  layout.serial = true;
+  layout.serial_range = 100;
+  CoreHarness h;
+  h.AddWorker(1);
+  Scripted a(h.JoinOk(h.JoinOf(1), layout));
+  const auto next_range = [&](Duration after) {
+    h.Pass(after);
+    if (!a.reply.grants.empty()) a.Finish(h, a.reply.grants[0], {a.reply.grants[0].range.to, 0}, false, 1, true);
+    if (a.reply.grants.empty()) a.Hold(h, 1);
+    return a.reply.grants[0].range.to - a.reply.grants[0].range.from.seq;
+  };
+  EXPECT_EQ(next_range({}), 100u);
+  EXPECT_EQ(next_range(std::chrono::milliseconds(10)), 200u);
+  EXPECT_EQ(next_range(std::chrono::milliseconds(10)), 400u);
+  EXPECT_EQ(next_range(std::chrono::milliseconds(200)), 400u);
+  EXPECT_EQ(next_range(std::chrono::seconds(2)), 200u) << "a slow one keeps little from whoever comes";
+  Scripted b(h.JoinOk(h.JoinOf(2), layout));
+  b.Hold(h, 1);
+  EXPECT_EQ(next_range(std::chrono::milliseconds(10)), 100u);
+}
+
 TEST(Replicated, EachWorkerIsAPassAndItsGrantsArePinned) {
   CoreHarness h;
   h.AddWorker(1);

@@ -131,7 +131,7 @@ msg::Grant EpochState::TakePiece(ConsumerId consumer, Pool::iterator at, uint64_
   return Hand(consumer, piece);
 }
 
-std::optional<msg::Grant> EpochState::TakeLane(ConsumerId consumer) {
+std::optional<msg::Grant> EpochState::TakeLane(ConsumerId consumer, uint32_t ranges) {
   // From the replica that is behind, so that the consumers draw from all of them.
   ReplicaState* best = nullptr;
   for (ReplicaState& replica : replicas_) {
@@ -150,7 +150,7 @@ std::optional<msg::Grant> EpochState::TakeLane(ConsumerId consumer) {
   }
   piece.lane.lane = LaneId{static_cast<uint32_t>(lane - best->ranged.begin())};
   piece.from = {lane->next, 0};
-  piece.to = lane->next + shape_.range_rows;
+  piece.to = lane->next + ranges * shape_.range_rows;
   lane->next = piece.to;
   return Hand(consumer, piece);
 }

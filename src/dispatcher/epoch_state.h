@@ -103,7 +103,8 @@ class EpochState {
   std::optional<msg::Grant> TakeFromPool(ConsumerId consumer, uint64_t rows = 0);
   // Likewise, of what came back of a grant; nullopt where nothing did.
   std::optional<msg::Grant> TakeBack(ConsumerId consumer, const GrantName& grant, uint64_t rows = 0);
-  std::optional<msg::Grant> TakeLane(ConsumerId consumer);
+  // Where lanes are granted in ranges: so many ranges' rows in one.
+  std::optional<msg::Grant> TakeLane(ConsumerId consumer, uint32_t ranges = 1);
 
   // The grants of one consumer; nullptr where it has none.
   Holder* Find(ConsumerId consumer);

@@ -1,10 +1,13 @@
 #include "dispatcher/settle.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/constants.h"
@@ -16,6 +19,9 @@ namespace penstock::dispatcher {
 namespace {
 
 constexpr uint32_t kRangesEach = 2;  // a range past the lane's end costs an open: no more than this ahead
+constexpr Duration kQuickRange = std::chrono::milliseconds(50);
+constexpr Duration kSlowRange = std::chrono::milliseconds(500);
+constexpr uint32_t kMostStretch = 64;
 
 // One round over one job.
 class Settler {
@@ -223,12 +229,22 @@ class Settler {
 
   bool Give(EpochState& state, Consumer& consumer) {
     std::optional<msg::Grant> grant = state.TakeFromPool(consumer.id, Evening(job_, state) ? EvenPiece(job_) : 0);
-    if (!grant.has_value()) grant = state.TakeLane(consumer.id);
+    if (!grant.has_value()) grant = state.TakeLane(consumer.id, Stretch(state, consumer));
     if (!grant.has_value()) return false;
     if (consumer.want > 0) --consumer.want;
     ++consumer.lanes_had;
     Given(state, consumer);
     return true;
+  }
+
+  // One that reads alone and is through with a range sooner than a beat and its answer take would wait for each: it gets longer ones. Beside others
+  // ranges stay small, since who has the next one waits for all of those before.
+  uint32_t Stretch(const EpochState& state, Consumer& consumer) const {
+    const std::optional<TimePoint> last = std::exchange(consumer.ranged_at, now_);
+    if (!last || job_.consumers > 1 || ReadersOf(job_, state.epoch()).size() > 1) return consumer.stretch = 1;
+    if (now_ - *last < kQuickRange) consumer.stretch = std::min(2 * consumer.stretch, kMostStretch);
+    if (now_ - *last > kSlowRange) consumer.stretch = std::max(consumer.stretch / 2, 1U);
+    return consumer.stretch;
   }
 
   void Given(const EpochState& state, Consumer& consumer) {

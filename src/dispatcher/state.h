@@ -61,6 +61,8 @@ struct Consumer {
   bool begun = false;          // undecided, and it reads without a restore: it waits for its seat
   Steps came{};                // that its loop has, and those before it had…
   uint64_t ready_batches = 0;  // …and whole batches beyond these
+  std::optional<TimePoint> ranged_at{};  // when it was last given a range of a lane…
+  uint32_t stretch = 1;                  // …and how many ranges' rows that had
   uint64_t lanes_had = 0;      // of its epoch, since the dispatcher knows it; those that it gave back unread do not count
 
   bool reads() const { return !expired && !undecided; }

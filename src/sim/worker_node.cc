@@ -76,7 +76,7 @@ void WorkerNode::OnPacket(LinkId link, Packet packet) {
     if (const auto* failed = std::get_if<msg::Failed>(&message)) return Tell(worker::JobFailed{fetch.mapped(), failed->error});
     const auto& job = std::get<msg::JobReply>(message);
     jobs_[job.job] = &JobOf(job.plan);
-    return Tell(worker::JobKnown{job.job, job.generation, jobs_[job.job]->layout.group_rows(), 0});
+    return Tell(worker::JobKnown{job.job, job.generation, jobs_[job.job]->layout.group_rows(), 0, 0});
   }
   Tell(worker::DispatcherSaid{packet.request, std::move(message)});
 }

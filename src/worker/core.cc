@@ -8,6 +8,12 @@
 #include "worker/core_state.h"
 
 namespace penstock::worker {
+namespace {
+
+constexpr uint64_t kBlocksOfLargeTarget = 64;  // that fit the budget, or blocks are as large as those of any job
+
+}  // namespace
+
 WorkerCore::WorkerCore(CoreOptions options) : state_(std::make_unique<State>(std::move(options))) {}
 WorkerCore::~WorkerCore() = default;
 void WorkerCore::On(TimePoint now, const Event& event, Actions& out) { state_->On(now, event, out); }
@@ -198,6 +204,7 @@ void WorkerCore::State::Handle(const JobKnown& event) {
   job.generation = std::max(job.generation, event.generation);
   job.group_rows = std::max<uint64_t>(event.group_rows, 1);
   job.state_bytes = event.state_bytes;
+  job.block_target = std::clamp(event.block_target, block_target_, std::max(block_target_, budget_.capacity() / kBlocksOfLargeTarget));
   for (const LaneNo no : WaitingForJob(event.job)) {
     OpenLane* lane = Find(no);
     if (lane == nullptr) continue;

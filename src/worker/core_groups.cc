@@ -156,7 +156,7 @@ void WorkerCore::State::StartGroups(SharedLane& shared, const OpenLane& lane, Cu
                .job = run.job,
                .lane = run.key,
                .from = from,
-               .block_target = block_target_,
+               .block_target = job.block_target,
                .block_cap = block_cap_,
                .state_cap = StateCap(),
                .by_group = true,

@@ -70,7 +70,7 @@ void WorkerCore::State::Admit(OpenLane& lane) {
 }
 
 bool WorkerCore::State::CheckFits(OpenLane& lane, const Job& job) {
-  const uint64_t bytes = block_target_ + job.state_bytes;
+  const uint64_t bytes = job.block_target + job.state_bytes;
   if (bytes <= budget_.capacity()) return true;
   Refuse(lane, Status(Code::kTooLarge, ToString(lane.open.range.lane) + ": its operators hold " + std::to_string(job.state_bytes) +
                                            " bytes (shuffle buffers, open files), which never fit this worker's budget of " +
@@ -171,7 +171,7 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
                  .lane = range.lane,
                  .from = range.from,
                  .to = range.to,
-                 .block_target = block_target_,
+                 .block_target = job.block_target,
                  .block_cap = block_cap_,
                  .state_cap = StateCap(),
                  .in_place = !sessions_.at(lane.session).shares_memory});
@@ -330,7 +330,7 @@ void WorkerCore::State::ForgetIdleConsumers() {
 // At most a quarter of what operators leave, so that several lanes fit together.
 uint64_t WorkerCore::State::ReserveOf(const Job& job) const {
   const uint64_t left = budget_.capacity() - std::min(job.state_bytes, budget_.capacity());
-  return std::min({std::max(block_target_, job.largest), block_cap_ + block_cap_ / 4, left / 4});
+  return std::min({std::max(job.block_target, job.largest), block_cap_ + block_cap_ / 4, left / 4});
 }
 
 }  // namespace penstock::worker

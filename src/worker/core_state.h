@@ -119,6 +119,7 @@ struct Job {
   Generation generation{};
   uint64_t group_rows = 1;
   uint64_t state_bytes = 0;
+  uint64_t block_target = 0;
   uint64_t largest = 0;    // allocation seen
   uint32_t lanes = 0;      // open
   uint32_t consumers = 0;  // that have lanes open

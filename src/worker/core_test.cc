@@ -76,6 +76,16 @@ TEST(WorkerCore, ABlockThatCreditDoesNotCoverIsToldOfOnceAndWaits) {
   EXPECT_EQ(shell.at(1, 5).told.size(), 2U) << "and the next waits";
 }
 
+TEST(WorkerCore, BlocksOfAJobThatWantsThemLargerAreLargerWhereTheBudgetHoldsMany) {
+  for (const auto& [memory, target] : {std::pair{64 * kRowBytes, kRowBytes}, std::pair{128 * kRowBytes, 2 * kRowBytes}, {1024 * kRowBytes, 4 * kRowBytes}}) {
+    TestShell shell(Options(memory));
+    shell.wanted_target = 4 * kRowBytes;
+    shell.Join(1);
+    shell.Open(1, 10, LaneId{0}, kRowBytes);
+    EXPECT_EQ(shell.block_target, target) << memory;
+  }
+}
+
 TEST(WorkerCore, RefusesALaneOpenedAheadWhenReservesAreUsedUp) {
   TestShell shell(Options(800'000));
   shell.state_bytes = 200'000;

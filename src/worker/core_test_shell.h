@@ -136,6 +136,8 @@ class TestShell {
   uint64_t state_bytes = 0;
   uint64_t held_state = 0;  // what operators turn out to hold, declared or not
   uint64_t group_rows = 1;
+  uint64_t wanted_target = 0;  // for blocks, by the job
+  uint64_t block_target = 0;   // of the lane that was started last
   std::function<uint64_t(LaneKey, Seq)> row_bytes = [](LaneKey, Seq) { return kRowBytes; };
   bool answer_jobs = true;
   Generation generation{};  // as the dispatcher says
@@ -210,12 +212,13 @@ class TestShell {
   void Do(const ReleaseBlock& a) { EXPECT_EQ(blocks_.erase(a.handle), 1U) << "released twice"; }
   void Do(const FetchJob& a) {
     ++fetches;
-    if (answer_jobs) later_.push_back(JobKnown{.job = a.job, .generation = generation, .group_rows = group_rows, .state_bytes = state_bytes});
+    if (answer_jobs) later_.push_back(JobKnown{.job = a.job, .generation = generation, .group_rows = group_rows, .state_bytes = state_bytes, .block_target = wanted_target});
     Deliver();
   }
   void Do(const ForgetJob& a) { forgotten.insert(a.job); }
   void Do(const StartLane& a) {
     tasks_[a.task] = {a.lane, a.from.seq, a.to, a.by_group};
+    block_target = a.block_target;
     ++started;
   }
   void Do(const StepLane& a) { queue_.push_back(a); }

@@ -46,7 +46,8 @@ struct JobKnown {
   JobId job{};
   Generation generation{};
   uint64_t group_rows = 1;
-  uint64_t state_bytes = 0;  // Layout::state_bytes
+  uint64_t state_bytes = 0;   // Layout::state_bytes
+  uint64_t block_target = 0;  // where its blocks are better larger than others'
 };
 struct JobFailed {
   JobId job{};

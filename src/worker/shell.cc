@@ -197,7 +197,11 @@ void Shell::Do(FetchJob& action) {
 
 void Shell::TellKnown(JobId job, Generation generation, const Pipeline& pipeline) {
   const Layout& layout = pipeline.layout();
-  Apply(JobKnown{.job = job, .generation = generation, .group_rows = layout.group_rows(), .state_bytes = layout.state_bytes});
+  Apply(JobKnown{.job = job,
+                 .generation = generation,
+                 .group_rows = layout.group_rows(),
+                 .state_bytes = layout.state_bytes,
+                 .block_target = pipeline.runs_code() ? kCodeBlockTarget : 0});
 }
 
 void Shell::Compile(JobId job, msg::JobReply reply) {
