@@ -182,7 +182,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::JoinedJob& a) const {
       return shelf.Configure(a.joined.layout, a.joined.epoch, a.joined.generation, a.joined.consumers), true;
     }
-    bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from, a.reading), true; }
+    bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from, a.reading, a.to), true; }
     bool operator()(const action::ShelfOpen& a) const { return shelf.SetOpen(a.grant, a.open), true; }
     bool operator()(const action::ShelfPut& a) const { return shelf.Put(a.grant, a.block), true; }
     bool operator()(const action::ShelfEnd& a) const { return shelf.End(a.grant, a.end, a.lane_ended), true; }

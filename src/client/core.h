@@ -96,7 +96,8 @@ class ClientCore {
     TimePoint quiet_since{};  // the lane's, which has not moved since
   };
   struct Lane {
-    Seq to = kLaneEnd;
+    Seq to = kLaneEnd;        // whole source rows, as workers make them…
+    Cursor end{kLaneEnd, 0};  // …and how far they are granted
     WorkerId pinned{};  // replicated: the one worker that may serve it
     LaneState state = LaneState::kSpare;
     WorkerId worker{};    // kConnecting, kOpen

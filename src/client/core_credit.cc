@@ -269,7 +269,7 @@ void ClientCore::BeginAgain(Lanes::iterator at, const Mark& mark) {
   lane.lane_ended = lane.shrunk = false;
   lane.copy_bytes = 0;
   lane.mark = {.grant = at->first, .received = mark.received, .asked = mark.asked};
-  Do(action::ShelfAdd{at->first, mark.received, epoch_});
+  Do(action::ShelfAdd{at->first, mark.received, epoch_, lane.end});
 }
 
 // Its worker has a block that credit does not cover. Credit that is on its way to it may.

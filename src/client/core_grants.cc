@@ -78,12 +78,13 @@ void ClientCore::AddGrant(const msg::Grant& grant) {
   const GrantName name = NameOf(grant);
   Lane lane;
   lane.to = grant.range.to;
+  lane.end = grant.range.end();
   lane.pinned = grant.worker;
   lane.arrived = Delivered(name, grant.range.from);
-  if (lane.arrived.seq >= lane.to) return Finish(name, lane.arrived, false);
+  if (lane.arrived >= lane.end) return Finish(name, lane.arrived, false);
   lane.mark.grant = name;
   lane.mark.received = lane.mark.asked = lane.arrived;
-  Do(action::ShelfAdd{name, lane.arrived, epoch_});
+  Do(action::ShelfAdd{name, lane.arrived, epoch_, lane.end});
   lanes_.emplace(name, std::move(lane));
 }
 

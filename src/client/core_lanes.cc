@@ -214,8 +214,9 @@ void ClientCore::LaneOver(Lanes::iterator at, const msg::LaneEnded& ended) {
   }
   lane.state = LaneState::kEnded;
   lane.arrived = ended.end;
-  lane.lane_ended = ended.lane_ended;
-  Do(action::ShelfEnd{at->first, ended.end, ended.lane_ended});
+  // What is left of its last source row was delivered before, or is another's: this grant does not say what becomes of the lane.
+  lane.lane_ended = ended.lane_ended && ended.end <= lane.end;
+  Do(action::ShelfEnd{at->first, std::min(ended.end, lane.end), lane.lane_ended});
 }
 
 void ClientCore::LaneTrouble(Lanes::iterator at, Status error) {

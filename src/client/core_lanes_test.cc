@@ -170,6 +170,24 @@ TEST(ClientCore, RowsThatCameBeforeAreDroppedAndAGapIsAnError) {
   EXPECT_EQ(shell.failures[0].code(), Code::kInternal);
 }
 
+TEST(ClientCore, AGrantThatEndsWithinTheRowsOfASourceRowIsMadeWholeAndDeliveredToItsEnd) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  msg::Grant grant = GrantOf(0, 3, 1, 5);
+  grant.range.last_children = 1;
+  shell.Grant({grant});
+  const auto opened = shell.OpenOf(0);
+  EXPECT_EQ(opened.open.range, (msg::Range{grant.range.lane, {3, 0}, 5})) << "workers make all that a source row became";
+  shell.Do(event::BlockArrived{opened.stream, {Handle{77}, {3, {3, 0}, {5, 0}, 1000, 0}, {{3, 0}, {4, 0}, {4, 1}, {5, 0}}}});
+  shell.End(opened.stream, 5);
+  EXPECT_EQ(shell.NextRows(), 2u);
+  EXPECT_EQ(shell.NextRows(), 0u) << "the third row is not of the grant";
+  shell.Pass(std::chrono::seconds(1));
+  ASSERT_EQ(shell.beats.back().finished.size(), 1u);
+  EXPECT_EQ(shell.beats.back().finished[0].upto, (Cursor{4, 1}));
+  EXPECT_FALSE(shell.beats.back().finished[0].ended) << "what comes after is not known from this";
+}
+
 TEST(ClientCore, ABlockOfAClosedStreamIsReleased) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1), WorkerAt(2)});

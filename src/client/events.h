@@ -111,6 +111,7 @@ struct ShelfAdd {
   GrantName grant;
   Cursor from;
   Epoch reading{};
+  Cursor to{kLaneEnd, 0};
 };
 struct ShelfOpen {
   GrantName grant;

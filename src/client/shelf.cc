@@ -25,6 +25,12 @@ uint64_t RowAt(const ShelfBlock& block, Cursor from) {
   return low;
 }
 
+// What lies in it from `to` on is not seen.
+void CutAt(ShelfBlock& block, Cursor to) {
+  block.info.rows = RowAt(block, to);
+  block.info.end = to;
+}
+
 }  // namespace
 
 Status ReaderClosed() { return Status(Code::kCancelled, "the reader was closed; make a new one to go on reading"); }
@@ -84,10 +90,11 @@ void Shelf::News() {
   news_.notify_all();
 }
 
-void Shelf::Add(const GrantName& grant, Cursor from, Epoch reading) {
+void Shelf::Add(const GrantName& grant, Cursor from, Epoch reading, Cursor to) {
   std::lock_guard lock(mutex_);
   Lane lane;
   lane.shelved = lane.received = lane.asked = from;
+  lane.to = to;
   if (closed_ || reading != epoch_) {
     Mark mark = MarkOf(grant, lane);
     mark.removed = true;
@@ -110,6 +117,7 @@ void Shelf::SetOpen(const GrantName& grant, bool open) {
 void Shelf::Put(const GrantName& grant, ShelfBlock block) {
   std::lock_guard lock(mutex_);
   auto lane = lanes_.find(grant);
+  if (lane != lanes_.end() && block.info.end > lane->second.to) CutAt(block, lane->second.to);
   const bool doubles = Planted(Bug::kNoDedup);
   const uint64_t skip = lane == lanes_.end() ? block.info.rows : doubles ? 0 : RowAt(block, lane->second.shelved);
   if (lane != lanes_.end()) lane->second.shelved = std::max(lane->second.shelved, block.info.end);

@@ -127,7 +127,8 @@ class Shelf {
   // Another start of this rank came to `tag`: counting goes on there. Not where the loop has had something.
   void CountFrom(uint64_t tag);
   // `reading`: the reader's epoch when it got the grant, which may be of an earlier one (a dead consumer's). Removed at once if the loop has gone on.
-  void Add(const GrantName& grant, Cursor from, Epoch reading);
+  // Rows from `to` on are not of the grant: workers make all that a source row became.
+  void Add(const GrantName& grant, Cursor from, Epoch reading, Cursor to = kLaneEndCursor);
   // Whether blocks are on their way. A batch of several lanes waits only for lanes that are open.
   void SetOpen(const GrantName& grant, bool open);
   // Rows below what was put before are skipped. A block of a grant that is not here is passed at once.
@@ -180,6 +181,7 @@ class Shelf {
   };
   struct Lane {
     std::deque<Entry> blocks;
+    Cursor to;       // rows from here on are not of it
     Cursor shelved;  // put up to here
     Cursor received;
     Cursor asked;

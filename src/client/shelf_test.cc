@@ -54,6 +54,24 @@ TEST_F(ShelfTest, RowsThatWereFilteredOrMultipliedKeepTheirCursors) {
   EXPECT_EQ(Batch()[0].end, (Cursor{9, 0}));
 }
 
+TEST_F(ShelfTest, RowsOfASourceRowBeyondTheGrantAreNotSeen) {
+  Start(Cut(2));
+  shelf_.Add(Grant(0), {}, Epoch{0}, {4, 1});
+  shelf_.SetOpen(Grant(0), true);
+  shelf_.Put(Grant(0), {Handle{1}, {3, {3, 0}, {4, 2}, 32, 0}, {{3, 0}, {4, 0}, {4, 1}, {4, 2}}});
+  shelf_.Put(Grant(0), {Handle{2}, {1, {4, 2}, {5, 0}, 32, 0}, {{4, 2}, {5, 0}}});
+  const auto batch = Batch();
+  ASSERT_EQ(batch.size(), 1u);
+  EXPECT_EQ(batch[0].rows, 2u);
+  EXPECT_EQ(batch[0].end, (Cursor{4, 1}));
+  shelf_.End(Grant(0), {4, 1}, false);
+  EXPECT_TRUE(Waits());
+  const Progress progress = shelf_.TakeProgress();
+  EXPECT_TRUE(Find(progress, Grant(0))->done);
+  EXPECT_EQ(shelf_.Delivered()->rows.epochs.at(Epoch{0}).ToString(), "0:0-4.1");
+  EXPECT_EQ(progress.passed.size(), 2u);
+}
+
 TEST_F(ShelfTest, ReceivedMovesWithTheBatchAndAskedWhenTheLoopComesBack) {
   Start(Cut(2));
   Open(Grant(0));

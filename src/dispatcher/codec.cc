@@ -148,7 +148,7 @@ std::string EncodeEpoch(const EpochState& state) {
   std::vector<flatbuffers::Offset<fb::StoredPiece>> pool;
   for (const auto& [place, piece] : state.pool()) {
     pool.push_back(fb::CreateStoredPiece(builder, Raw(piece.lane.replica), Raw(piece.lane.lane), piece.from.seq, piece.from.child, piece.to,
-                                         Raw(piece.fence), static_cast<uint8_t>(piece.origin), piece.doubts));
+                                         Raw(piece.fence), static_cast<uint8_t>(piece.origin), piece.doubts, piece.last_children));
   }
   return Finish(builder, fb::CreateStoredEpochDirect(builder, &replicas, &pool));
 }
@@ -170,7 +170,8 @@ Result<EpochState> DecodeEpoch(Epoch epoch, EpochShape shape, std::string_view b
                         .to = p.to_seq(),
                         .fence = Fence{p.fence()},
                         .origin = p.origin() == 0 ? Origin::kKept : Origin::kBroken,
-                        .doubts = p.doubts()});
+                        .doubts = p.doubts(),
+                        .last_children = p.last_children()});
   });
   if (!fits) return Damaged("epoch");
   return state;
@@ -184,7 +185,8 @@ std::string EncodeMember(const Job& job, const Consumer& consumer) {
     if (holder == nullptr) continue;
     for (const auto& [name, held] : *holder) {
       grants.push_back(fb::CreateStoredGrant(builder, Raw(epoch), Raw(name.lane.replica), Raw(name.lane.lane), held.from.seq, held.from.child,
-                                             held.to, Raw(name.fence), Raw(held.worker), held.doubts, held.stored.seq, held.stored.child));
+                                             held.to, Raw(name.fence), Raw(held.worker), held.doubts, held.stored.seq, held.stored.child,
+                                             held.last_children));
     }
   }
   return Finish(builder,
@@ -219,7 +221,13 @@ Result<StoredMember> DecodeMember(std::string_view bytes) {
     member.grants.push_back(
         {.epoch = epoch,
          .name = {{epoch, ReplicaId{g.replica()}, LaneId{g.lane()}}, from.seq, Fence{g.fence()}},
-         .held = {.from = from, .to = g.to_seq(), .worker = WorkerId{g.worker()}, .doubts = g.doubts(), .stored = asked, .asked = asked}});
+         .held = {.from = from,
+                  .to = g.to_seq(),
+                  .worker = WorkerId{g.worker()},
+                  .doubts = g.doubts(),
+                  .last_children = g.last_children(),
+                  .stored = asked,
+                  .asked = asked}});
   });
   return member;
 }

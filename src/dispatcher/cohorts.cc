@@ -87,6 +87,23 @@ const Position& Hindmost(const std::vector<Position>& states) {
   return *std::min_element(states.begin(), states.end(), [&](const Position& a, const Position& b) { return place(a) < place(b); });
 }
 
+// What names a grant is the source row that it begins with. Holes that share one are granted together, and what was delivered between them comes
+// again.
+std::vector<Delivered::Piece> Grantable(const std::vector<Delivered::Piece>& holes, uint64_t& repeated) {
+  std::vector<Delivered::Piece> pieces;
+  for (const Delivered::Piece& hole : holes) {
+    const Delivered::Piece* before = pieces.empty() ? nullptr : &pieces.back();
+    const bool ends_within = before != nullptr && before->lane == hole.lane && before->rows.to.child > 0;
+    if (ends_within && before->rows.to.seq == hole.rows.from.seq) {
+      pieces.back().rows.to = hole.rows.to;
+      ++repeated;
+    } else {
+      pieces.push_back(hole);
+    }
+  }
+  return pieces;
+}
+
 EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delivered, uint64_t& repeated) {
   const Delivered::Rest rest = delivered.Complement(shape.lanes);
   EpochState state(epoch, shape);
@@ -95,11 +112,11 @@ EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delive
     replica = {.ranged = std::vector<RangedLane>(shape.lanes)};
     for (uint32_t lane = 0; lane < rest.watermark; ++lane) replica.ranged[lane].ended = true;
   }
-  for (const Delivered::Piece& hole : rest.pieces) {
+  for (const Delivered::Piece& hole : Grantable(rest.pieces, repeated)) {
     Piece piece{.lane = {epoch, ReplicaId{0}, hole.lane}, .from = hole.rows.from, .to = hole.rows.to.seq, .fence = Fence{1}};
     if (hole.rows.to.child > 0) {
       ++piece.to;
-      ++repeated;
+      piece.last_children = hole.rows.to.child;
     }
     if (shape.range_rows > 0 && hole.rows.to == kLaneEndCursor) {
       // The lane goes on from here, in ranges; they begin with whole source rows.
@@ -199,9 +216,9 @@ History DoneIn(const Job& job) {
       }
     }
     Delivered open;
-    for (const auto& [place, piece] : state.pool()) open.Add(piece.lane.lane, piece.from, {piece.to, 0});
+    for (const auto& [place, piece] : state.pool()) open.Add(piece.lane.lane, piece.from, EndOf(piece.to, piece.last_children));
     for (const auto& [consumer, holder] : state.holders()) {
-      for (const auto& [name, held] : holder) open.Add(name.lane.lane, held.from, {held.to, 0});
+      for (const auto& [name, held] : holder) open.Add(name.lane.lane, held.from, held.end());
     }
     rows.Subtract(open);
     if (!rows.empty()) done.epochs[epoch] = std::move(rows);

@@ -21,7 +21,7 @@ Result<Position> Assemble(const Job& job, const std::string& rows, const std::ve
 History DoneIn(const Job& job);
 
 // The job as it was made but for what `position` says was delivered: epochs, generation, base. Members are not touched. Returns how many rows
-// may come twice: a hole that ends within the rows made of one source row is granted with all of them.
+// may come twice: those between holes within what one source row became, which are granted as one.
 uint64_t SetTo(Job& job, const Position& position);
 
 }  // namespace penstock::dispatcher

@@ -25,7 +25,8 @@ uint64_t LanesLeft(const ReplicaState& replica, uint32_t lanes, bool ranged) {
 }  // namespace
 
 msg::Grant ToGrant(const GrantName& name, const Held& held) {
-  return {.range = {.lane = name.lane, .from = held.from, .to = held.to}, .fence = name.fence, .worker = held.worker};
+  const msg::Range range{.lane = name.lane, .from = held.from, .to = held.to, .last_children = held.last_children};
+  return {.range = range, .fence = name.fence, .worker = held.worker};
 }
 
 void EpochState::AddReplica(ReplicaId replica, WorkerId worker) {
@@ -102,7 +103,7 @@ uint64_t EpochState::LanesDone() const {
 
 msg::Grant EpochState::Hand(ConsumerId consumer, const Piece& piece) {
   const GrantName name{piece.lane, piece.from.seq, piece.fence};
-  Held held{.from = piece.from, .to = piece.to, .doubts = piece.doubts, .asked = piece.from};
+  Held held{.from = piece.from, .to = piece.to, .doubts = piece.doubts, .last_children = piece.last_children, .asked = piece.from};
   if (const ReplicaState* replica = FindReplica(piece.lane.replica)) held.worker = replica->worker;
   holders_[consumer][name] = held;
   return ToGrant(name, held);
@@ -125,6 +126,7 @@ msg::Grant EpochState::TakePiece(ConsumerId consumer, Pool::iterator at, uint64_
   if (rows != 0 && piece.to - piece.from.seq > rows) {
     Piece rest = piece;
     piece.to = piece.from.seq + rows;
+    piece.last_children = 0;
     rest.from = {piece.to, 0};
     RestorePiece(rest);
   }
@@ -186,13 +188,14 @@ std::optional<uint64_t> EpochState::Finish(ConsumerId consumer, const msg::Finis
   const Cursor upto = std::max(finish.upto, held.from);
   if (finish.ended) {
     EndLane(finish.lane, upto.seq);
-  } else if (upto.seq < held.to && !Dropped(finish.lane.replica)) {
+  } else if (upto < held.end() && !Dropped(finish.lane.replica)) {
     RestorePiece({.lane = finish.lane,
                   .from = upto,
                   .to = held.to,
                   .fence = Next(name.fence),
                   .origin = held.broken ? Origin::kBroken : Origin::kKept,
-                  .doubts = held.doubts});
+                  .doubts = held.doubts,
+                  .last_children = held.last_children});
   }
   return held.doubts * (upto.seq - held.from.seq);
 }
@@ -208,15 +211,16 @@ std::optional<uint64_t> EpochState::GiveBackAll(ConsumerId consumer, bool doubtf
   if (it == holders_.end()) return std::nullopt;
   uint64_t repeated = 0;
   for (const auto& [name, held] : it->second) {
-    const Cursor from = std::clamp(held.asked, held.from, Cursor{held.to, 0});
+    const Cursor from = std::clamp(held.asked, held.from, held.end());
     repeated += held.doubts * (from.seq - held.from.seq);
-    if (from.seq == held.to || Dropped(name.lane.replica)) continue;
+    if (from == held.end() || Dropped(name.lane.replica)) continue;
     RestorePiece({.lane = name.lane,
                   .from = from,
                   .to = held.to,
                   .fence = Next(name.fence),
                   .origin = held.broken ? Origin::kBroken : Origin::kKept,
-                  .doubts = doubtful ? OneMore(held.doubts) : held.doubts});
+                  .doubts = doubtful ? OneMore(held.doubts) : held.doubts,
+                  .last_children = held.last_children});
   }
   holders_.erase(it);
   return repeated;

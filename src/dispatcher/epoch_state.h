@@ -26,7 +26,8 @@ struct Piece {
   Seq to = kLaneEnd;
   Fence fence{};  // of the grant to come
   Origin origin = Origin::kKept;
-  uint8_t doubts = 0;  // consumers that were lost and may each have delivered some of it (255: or more)
+  uint8_t doubts = 0;          // consumers that were lost and may each have delivered some of it (255: or more)
+  uint32_t last_children = 0;  // as msg::Range's
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
@@ -36,7 +37,8 @@ struct Held {
   Seq to = kLaneEnd;
   WorkerId worker{};
   uint8_t doubts = 0;
-  Cursor stored{};  // `asked`, when its holder was stored last: as old as the steps that are stored of it
+  uint32_t last_children = 0;  // as msg::Range's
+  Cursor stored{};             // `asked`, when its holder was stored last: as old as the steps that are stored of it
 
   // As the holder's last beat said; not stored.
   Cursor asked{};
@@ -48,6 +50,7 @@ struct Held {
   bool revoked = false;
   bool broken = false;  // the holder has gone on to a later epoch
 
+  Cursor end() const { return EndOf(to, last_children); }
   // It goes on: worth handing over, unlike a tail or a lane whose last rows the loop has.
   bool live() const { return !revoked && !ended; }
 };

@@ -183,6 +183,24 @@ TEST(EpochState, WhatABreakLeftIsDroppedWhenNobodyWantsItAndWhatDeathLeftIsNot) 
   EXPECT_EQ(state.TakeFromPool(kA)->range.lane.lane, LaneId{1});
 }
 
+TEST(EpochState, APieceThatEndsWithinTheRowsOfASourceRowEndsThereHoweverItIsCutAndComesBack) {
+  EpochState state(Epoch{0}, {1, 0});
+  state.RestoreReplica({.watermark = 1});
+  const LaneKey lane{Epoch{0}, ReplicaId{0}, LaneId{0}};
+  state.RestorePiece({.lane = lane, .from = {5, 1}, .to = 14, .fence = Fence{1}, .last_children = 2});
+  const msg::Grant first = *state.TakeFromPool(kA, 4);
+  EXPECT_EQ(first.range, (msg::Range{lane, {5, 1}, 9}));
+  const msg::Grant rest = *state.TakeFromPool(kB);
+  EXPECT_EQ(rest.range, (msg::Range{lane, {9, 0}, 14, 2}));
+  state.Finish(kA, {lane, 5, first.fence, {9, 0}, false});
+  state.Finish(kB, {lane, 9, rest.fence, {13, 1}, false});
+  const msg::Grant again = *state.TakeFromPool(kA);
+  EXPECT_EQ(again.range, (msg::Range{lane, {13, 1}, 14, 2}));
+  state.Find(kA)->begin()->second.asked = {13, 2};
+  state.GiveBackAll(kA, false);
+  EXPECT_TRUE(state.Done());
+}
+
 TEST(EpochState, APieceIsGivenInSmallOnesAndTheRestGoesWithTheLanesEnd) {
   EpochState state(Epoch{0}, {.lanes = 1});
   state.AddReplica(ReplicaId{0}, WorkerId{});

@@ -359,8 +359,46 @@ TEST_F(RestoreTest, ARangedLaneGoesOnWhereItWasWithItsHolesFirst) {
   a.Hold(h, 2);
   a.Hold(h, 2);
   ASSERT_EQ(a.reply.grants.size(), 2u);
-  EXPECT_EQ(a.reply.grants[0].range, (msg::Range{{Epoch{0}, {}, LaneId{0}}, {40, 0}, 61}));
+  EXPECT_EQ(a.reply.grants[0].range, (msg::Range{{Epoch{0}, {}, LaneId{0}}, {40, 0}, 61, 2}));
   EXPECT_EQ(a.reply.grants[1].range, (msg::Range{{Epoch{0}, {}, LaneId{0}}, {150, 0}, 250}));
+}
+
+// One consumer's batch ended within what a source row became, and the next rows went to another: a cut may have those and not the batch.
+TEST_F(RestoreTest, AHoleThatEndsWithinTheRowsOfASourceRowIsGrantedWithoutThoseThatWereDelivered) {
+  layout = LayoutOf(1);
+  Position state = State();
+  const LaneKey lane{Epoch{0}, {}, LaneId{0}};
+  state.delivered.Add(lane, {}, {9, 2});
+  state.delivered.Add(lane, {13, 1}, kLaneEndCursor);
+  Enlist(Word(JoinAs(1, 0, 1), ToJson(state)));
+  Scripted a(JoinedOf(1));
+  a.beat.generation = Generation{1};
+  ASSERT_EQ(a.Hold(h, 1).grants.size(), 1u);
+  EXPECT_EQ(a.reply.grants[0].range, (msg::Range{lane, {9, 2}, 14, 1}));
+  EXPECT_EQ(h.core->counts().redelivered, 0u);
+  h.Restart();
+  ASSERT_EQ(a.Hold(h, 1).grants.size(), 1u);
+  EXPECT_EQ(a.reply.grants[0].range.end(), (Cursor{13, 1})) << "as it was stored";
+  EXPECT_TRUE(a.Finish(h, a.reply.grants[0], {13, 1}, false, 1, true).end) << "nothing is left of the epoch";
+}
+
+TEST_F(RestoreTest, HolesThatShareASourceRowAreOneGrantAndWhatIsBetweenThemIsCounted) {
+  layout = LayoutOf(1);
+  Position state = State();
+  const LaneKey lane{Epoch{0}, {}, LaneId{0}};
+  state.delivered.Add(lane, {}, {3, 0});
+  state.delivered.Add(lane, {5, 0}, {5, 1});  // the hole before it ends with a whole source row
+  state.delivered.Add(lane, {13, 1}, {13, 2});
+  state.delivered.Add(lane, {20, 0}, kLaneEndCursor);
+  Enlist(Word(JoinAs(1, 0, 1), ToJson(state)));
+  Scripted a(JoinedOf(1));
+  a.beat.generation = Generation{1};
+  a.Hold(h, 2);
+  a.Hold(h, 2);
+  ASSERT_EQ(a.reply.grants.size(), 2u);
+  EXPECT_EQ(a.reply.grants[0].range, (msg::Range{lane, {3, 0}, 5}));
+  EXPECT_EQ(a.reply.grants[1].range, (msg::Range{lane, {5, 1}, 20}));
+  EXPECT_EQ(h.core->counts().redelivered, 1u);
 }
 
 TEST_F(RestoreTest, ALostJobIsRebuiltFromItsLiveConsumers) {

@@ -44,13 +44,14 @@ Status Take(const fb::Lane* in, LaneKey& out) {
 
 Offset<fb::Range> Put(Builder& b, const msg::Range& range) {
   const auto lane = Put(b, range.lane);
-  return fb::CreateRange(b, lane, range.from.seq, range.from.child, range.to);
+  return fb::CreateRange(b, lane, range.from.seq, range.from.child, range.to, range.last_children);
 }
 
 Status Take(const fb::Range* in, msg::Range& out) {
   if (in == nullptr) return Missing("range");
   out.from = {in->from_seq(), in->from_child()};
   out.to = in->to_seq();
+  out.last_children = in->last_children();
   return Take(in->lane(), out.lane);
 }
 

@@ -9,7 +9,7 @@ namespace penstock {
 
 inline std::vector<Message> SampleMessages() {
   const LaneKey lane{Epoch{1}, ReplicaId{2}, LaneId{3}};
-  const msg::Range range{lane, {4, 5}, 6};
+  const msg::Range range{lane, {4, 5}, 6, 7};
   const msg::WorkerInfo worker{WorkerId{7}, "host:1", "@socket", "boot", 8, true};
   const msg::Grant grant{range, Fence{9}, WorkerId{10}};
   const msg::Hold hold{lane, 11, Fence{12}, {13, 14}, true, 15, true};

@@ -14,11 +14,13 @@
 
 namespace penstock::msg {
 
-// [from, to) of a lane's rows; to = kLaneEnd is "to the end".
+// [from, to) of a lane's rows; to = kLaneEnd is "to the end". Workers make whole source rows; a grant may end within what its last one became.
 struct Range {
   LaneKey lane;
   Cursor from;
   Seq to = kLaneEnd;
+  uint32_t last_children = 0;  // of the source row before `to`, that are granted; 0: all of them
+  Cursor end() const { return EndOf(to, last_children); }
   friend bool operator==(const Range&, const Range&) = default;
 };
 
