@@ -85,8 +85,7 @@ void ClientCore::Apply(const msg::Joined& joined) {
 }
 
 void ClientCore::Apply(const msg::Failed& failed) {
-  const bool lost = phase_ == Phase::kReading && failed.error.code() == Code::kNotFound && !options_.plan.empty();
-  if (lost && rebuild_ == RebuildStep::kNone) return Rebuild();
+  if (phase_ == Phase::kReading && failed.error.code() == Code::kNotFound && !options_.plan.empty()) return JobLost();
   if (!WorthRetrying(failed.error.code())) return FailReader(failed.error);
   waiting_for_ = failed.error.message();
   answered_ = serial_;

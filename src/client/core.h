@@ -212,6 +212,7 @@ class ClientCore {
   bool Reads() const { return phase_ == Phase::kReading && rebuild_ == RebuildStep::kNone; }
   bool TakeRestored(const msg::Joined& joined);
   void Rebuild();
+  void JobLost();
   void RestoreIfDue();
 
   // core_lanes.cc: the workers' side

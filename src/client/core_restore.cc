@@ -42,6 +42,15 @@ void ClientCore::Rebuild() {
   Do(action::ShelfLease{TimePoint{Duration::min()}});
 }
 
+// A word was refused because the dispatcher does not know the job, or at a join the dataset. Others that were on their way with it, a beat beside
+// a restore, are refused alike, when the first refusal has been acted on.
+void ClientCore::JobLost() {
+  if (rebuild_ == RebuildStep::kNone) return Rebuild();
+  if (rebuild_ != RebuildStep::kJoin) return;
+  rebuild_ = RebuildStep::kRegister;
+  restore_->at = now_ + kPause;
+}
+
 void ClientCore::Apply(const msg::Registered&) {
   if (rebuild_ != RebuildStep::kRegister) return;
   rebuild_ = RebuildStep::kJoin;
@@ -70,7 +79,7 @@ void ClientCore::RestoreIfDue() {
 void ClientCore::Apply(const event::RestoreRefused& refused) {
   if (phase_ != Phase::kReading || !restore_) return;
   const Code code = refused.why.code();
-  if (code == Code::kNotFound && !options_.plan.empty() && rebuild_ == RebuildStep::kNone) return Rebuild();
+  if (code == Code::kNotFound && !options_.plan.empty()) return Rebuild();  // once more, where it was lost again meanwhile
   // Members that did not come in time are the user's to know; a loop that goes on by itself waits for them.
   if (code == Code::kUnavailable || code == Code::kBusy || (code == Code::kDeadline && restore_->rebuild)) {
     restore_->sent = false;

@@ -205,6 +205,55 @@ TEST(ClientCoreRestore, AJobThatTheDispatcherHasLostIsRebuiltAndTheLoopGoesOn) {
   EXPECT_TRUE(shell.failures.empty());
 }
 
+// A reader that finds the dispatcher again says what it restores, and beats.
+TEST(ClientCoreRestore, OfAJobThatTheDispatcherHasLostIsSaidAfterAJoinThoughABeatWasRefusedToo) {
+  CoreShell shell(BatchOf(4), Options());
+  shell.Join({WorkerAt(1)});
+  shell.Do(event::Restore{"state"});
+  ASSERT_EQ(shell.restores.size(), 1u);
+  const Status lost(Code::kNotFound, "this dispatcher does not know the job");
+  shell.Do(event::RestoreRefused{lost});
+  shell.Do(msg::Failed{lost});
+  shell.Do(msg::Failed{lost});
+  EXPECT_EQ(shell.registers, 1);
+  shell.Do(msg::Registered{"dataset"});
+  EXPECT_EQ(shell.joins, 2);
+  shell.Do(msg::Failed{lost});  // a beat's that was late, or the join's
+  shell.Pass(std::chrono::seconds(1));
+  EXPECT_EQ(shell.registers, 2);
+  shell.Do(msg::Registered{"dataset"});
+  EXPECT_EQ(shell.joins, 3);
+  msg::Joined joined = shell.Welcome();
+  joined.job = JobId{8};
+  shell.Do(joined);
+  ASSERT_EQ(shell.restores.size(), 2u);
+  EXPECT_EQ(shell.restores[1].job, JobId{8});
+  EXPECT_EQ(shell.restores[1].state, "state");
+  EXPECT_FALSE(shell.restores[1].rebuild);
+  joined.generation = Generation{1};
+  shell.Do(joined);
+  EXPECT_EQ(shell.core().generation(), Generation{1});
+  EXPECT_TRUE(shell.failures.empty());
+  EXPECT_TRUE(shell.restore_failures.empty());
+}
+
+TEST(ClientCoreRestore, OfAJobThatIsLostAgainWhileItIsRebuiltBeginsAnew) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  const Status lost(Code::kNotFound, "this dispatcher does not know the job");
+  shell.Do(msg::Failed{lost});
+  shell.Do(msg::Registered{"dataset"});
+  shell.Do(shell.Welcome());
+  ASSERT_EQ(shell.restores.size(), 1u);
+  shell.Do(event::RestoreRefused{lost});
+  EXPECT_EQ(shell.registers, 2);
+  shell.Do(msg::Registered{"dataset"});
+  shell.Do(shell.Welcome());
+  ASSERT_EQ(shell.restores.size(), 2u);
+  EXPECT_TRUE(shell.restores[1].rebuild);
+  EXPECT_TRUE(shell.failures.empty());
+}
+
 // ---- parts
 
 TEST(PartAsks, AreAnsweredWhenTheLoopHasComeToTheStep) {

@@ -35,6 +35,7 @@ void ConsumerNode::Start(Launch launch) {
   ClientCoreOptions options;
   options.join = join;
   options.memory = job_.reader_memory;
+  options.plan = job_.name;
   core_ = std::make_unique<ClientCore>(std::move(options));
   shelf_ = std::make_unique<Shelf>(clock(), [this] { After(world_.random.Micros(0, 3000), [this] { TakeProgress(); }); });
   asks_ = {};
@@ -120,6 +121,7 @@ void ConsumerNode::OnDispatcher(RequestId request, bool reply, Message message) 
     asked_.insert(std::move(asked));
     return Unanswered(request, failed->error);
   }
+  if (const auto* registered = std::get_if<msg::Registered>(&message)) Tell(*registered);
   if (const auto* joined = std::get_if<msg::Joined>(&message)) Tell(*joined);
   if (const auto* beat = std::get_if<msg::BeatReply>(&message)) Tell(*beat);
   if (const auto* saved = std::get_if<msg::SavedPosition>(&message); saved != nullptr && word.what == Asked::What::kSave)

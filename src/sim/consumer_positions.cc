@@ -25,7 +25,10 @@ void ConsumerNode::RollBack(std::string state) {
   Tell(event::Restore{std::move(state)});
 }
 
-void ConsumerNode::SendRestore(msg::Restore restore) { Ask(std::move(restore), {Asked::What::kRestore}, kRestoreWithin); }
+void ConsumerNode::SendRestore(msg::Restore restore) {
+  if (restore.rebuild) restore.state = PartJson(*shelf_->Delivered());
+  Ask(std::move(restore), {Asked::What::kRestore}, kRestoreWithin);
+}
 
 void ConsumerNode::Restored(const msg::Joined& joined) {
   world_.Trace(*this, "is restored to generation " + std::to_string(Raw(joined.generation)));
