@@ -216,7 +216,11 @@ void ConsumerNode::Perform(const ClientAction& action) {
   if (const auto* restored = std::get_if<action::Restored>(&action)) Restored(restored->joined);
   if (const auto* failed = std::get_if<action::RestoreFailed>(&action)) return Told(failed->status);
   if (const auto* failed = std::get_if<action::Fail>(&action); failed != nullptr && restoring_) return Told(failed->status);
-  if (ApplyToShelf(action, *shelf_)) return;
+  if (ApplyToShelf(action, *shelf_)) {
+    // Others in lockstep wait for its seat's step, which it has before it has a batch: it may have come to an epoch that waits for them.
+    if (std::holds_alternative<action::ShelfCount>(action)) steps_ = shelf_->tag().step;
+    return;
+  }
   if (const auto* shrink = std::get_if<action::ShrinkTail>(&action)) return copied_.push_back(ShrinkTail(*shrink));
   if (const auto* send = std::get_if<action::SendDispatcher>(&action)) return SendDispatcher(send->message);
   if (const auto* send = std::get_if<action::SendRestore>(&action)) return SendRestore(send->restore);
