@@ -179,6 +179,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
   struct Visitor {
     Shelf& shelf;
     bool operator()(const action::JoinedJob& a) const {
+      shelf.SetPads(a.joined.even == Even::kPad);
       return shelf.Configure(a.joined.layout, a.joined.epoch, a.joined.generation, a.joined.consumers), true;
     }
     bool operator()(const action::ShelfAdd& a) const { return shelf.Add(a.grant, a.from, a.reading, a.to), true; }

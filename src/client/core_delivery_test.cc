@@ -253,6 +253,23 @@ TEST(ClientCore, WhereStepsCountTheLastBeatSaysThemBeforeItLeavesAndAsksForNothi
   EXPECT_FALSE(shell.beats.back().idle);
 }
 
+TEST(ClientCore, WhereItsLastBatchMayBeRepeatedTheLaneOfItIsHeldWhileTheLoopWaits) {
+  CoreShell shell(BatchOf(2));
+  shell.adjust_join = [](msg::Joined& joined) { joined.even = Even::kPad; };
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  shell.Block(shell.OpenOf(0).stream, 0, 4);
+  shell.End(shell.OpenOf(0).stream, 4);
+  for (const uint64_t rows : {2, 2, 0}) EXPECT_EQ(shell.NextRows(), rows);
+  shell.Pass(std::chrono::seconds(2));
+  const msg::Beat& beat = shell.beats.back();
+  EXPECT_EQ(beat.batches, 2u);
+  EXPECT_EQ(beat.tag, 1u);
+  ASSERT_EQ(beat.holds.size(), 1u);
+  EXPECT_EQ(beat.holds[0].asked, (Cursor{2, 0}));
+  EXPECT_TRUE(beat.finished.empty());
+}
+
 TEST(ClientCore, TagsOfARankThatWasStartedAnewGoOnWhereTheOneBeforeItWas) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1)});

@@ -187,6 +187,7 @@ void Shelf::Remove(const GrantName& grant) {
 
 void Shelf::RemoveLocked(Lanes::iterator lane) {
   const GrantName grant = lane->first;
+  kept_.erase(grant);
   for (const Entry& entry : lane->second.blocks) Pass(entry.block.handle);
   Mark mark = MarkOf(grant, lane->second);
   mark.removed = true;
@@ -254,10 +255,11 @@ Mark Shelf::MarkOf(const GrantName& grant, const Lane& lane) const {
   Mark mark;
   mark.grant = grant;
   mark.received = lane.received;
-  mark.asked = lane.asked;
+  const auto kept = kept_.find(grant);
+  mark.asked = kept == kept_.end() ? lane.asked : kept->second;
   mark.left_rows = lane.left;
   mark.ready_groups = lane.left / group_;
-  mark.done = lane.end.has_value() && lane.left == 0 && lane.asked == *lane.end;
+  mark.done = lane.end.has_value() && lane.left == 0 && mark.asked == *lane.end;
   return mark;
 }
 
@@ -280,7 +282,7 @@ Progress Shelf::TakeProgress() {
   progress.waiting = waiting_told_ = waiting_;
   if (std::exchange(ring_moved_, false)) progress.ring = ring_;
   progress.totals = totals_;
-  progress.totals.tag = asked_tag_;
+  progress.totals.tag = kept_.empty() ? asked_tag_ : kept_tag_;
   progress.ready_batches = ReadyBatches();
   return progress;
 }

@@ -121,6 +121,9 @@ class Shelf {
   // ---- the core's side
   // `consumers`: declared; 0: not.
   void Configure(const Layout& layout, Epoch epoch, Generation generation = {}, uint32_t consumers = 0);
+  // Even: a loop that has fewer batches than the others gets its last one again. From now on marks and tag are those before the last batch until the
+  // next one is handed out, or the epoch has ended: one that is started anew in this loop's place has nothing else to repeat.
+  void SetPads(bool pads);
   // A new generation: all grants are removed, and nothing was delivered in it yet. `loop_goes_on`: steps are counted on, since ranks that save a
   // position together mean the loop's.
   void Restart(const Layout& layout, Epoch epoch, Generation generation, uint32_t consumers = 0, bool loop_goes_on = false);
@@ -204,6 +207,8 @@ class Shelf {
   void EndRing();
   void UnreceiveWhole();
   void AskLocked();
+  void KeepLast();
+  void LetGoOfLast();
   std::vector<Slice> TryBatch();
   std::vector<Slice> TryRun();
   std::vector<Slice> TryGroups();
@@ -242,6 +247,7 @@ class Shelf {
   uint32_t mix_ = 1;
   bool in_order_ = false;  // grants are ranges: taken one after the other, so that few of them are begun at a time
   bool drop_remainder_ = false;
+  bool pads_ = false;
   Epoch epoch_{};
   TimePoint deliver_until_{};
   bool end_ = false;
@@ -259,10 +265,12 @@ class Shelf {
   std::optional<std::shared_ptr<const RingPosition>> ring_before_;  // the last batch
 
   Lanes lanes_;
-  std::deque<GrantName> rotation_;  // lanes that have or may get full groups, the next to take from first
-  std::deque<GrantName> tails_;     // ended with less than a group left, first come first
-  std::set<GrantName> unasked_;     // in the last batch
-  std::vector<LastTaken> last_;     // the last batch
+  std::deque<GrantName> rotation_;    // lanes that have or may get full groups, the next to take from first
+  std::deque<GrantName> tails_;       // ended with less than a group left, first come first
+  std::set<GrantName> unasked_;       // in the last batch
+  std::map<GrantName, Cursor> kept_;  // pads: lanes of the last batch that the loop came back after, and their marks before it…
+  uint64_t kept_tag_ = 0;             // …and the tag
+  std::vector<LastTaken> last_;       // the last batch
   std::set<GrantName> dirty_;
   std::vector<Mark> last_marks_;  // of removed grants
   std::vector<Handle> passed_;

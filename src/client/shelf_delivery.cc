@@ -84,6 +84,7 @@ void Shelf::Unreceive(uint64_t rows) {
 
 Shelf::Taken Shelf::NextLocked() {
   ClaimLocked();
+  if (pads_) KeepLast();
   AskLocked();
   last_.clear();
   ring_before_.reset();
@@ -92,6 +93,7 @@ Shelf::Taken Shelf::NextLocked() {
   std::vector<Slice> batch = may ? TryBatch() : std::vector<Slice>();
   if (batch.empty() && may && Short() && !drop_remainder_) batch = TakeLoose(batch_);
   if (!batch.empty()) {
+    LetGoOfLast();
     ++totals_.batches;
     ++totals_.epoch_batches;
     for (const Slice& slice : batch) totals_.rows += slice.rows;
@@ -102,12 +104,14 @@ Shelf::Taken Shelf::NextLocked() {
   if (may && Short() && totals_.epoch_batches > 0) {  // without any there is none to repeat
     ++totals_.epoch_batches;
     log_.Close();  // a step without rows of its own
+    kept_tag_ = asked_tag_;
     return Again{};
   }
   if (StepsDone()) DropRest();
   if (AtEnd()) {
     ring_moved_ = ring_moved_ || !std::exchange(ring_.ended, true);
     log_.EndEpoch();
+    LetGoOfLast();
     return EpochEnd{};
   }
   return Wait{Leased() ? Wait::For::kData : Wait::For::kLease, version_};

@@ -13,6 +13,25 @@ void Shelf::SetSteps(Epoch epoch, uint64_t limit, uint64_t steps) {
   News();
 }
 
+void Shelf::SetPads(bool pads) {
+  std::lock_guard lock(mutex_);
+  pads_ = pads;
+}
+
+// The loop comes back, and may have to get again what it was handed last.
+void Shelf::KeepLast() {
+  if (unasked_.empty()) return;
+  kept_tag_ = asked_tag_;
+  for (const GrantName& grant : unasked_) {
+    if (const auto lane = lanes_.find(grant); lane != lanes_.end()) kept_.emplace(grant, lane->second.asked);
+  }
+}
+
+void Shelf::LetGoOfLast() {
+  for (const auto& [grant, asked] : kept_) Touched(grant);
+  kept_.clear();
+}
+
 bool Shelf::StepsDone() const { return steps_ != kNoLimit && totals_.epoch_batches >= steps_; }
 
 // The others have batches that this loop does not get.

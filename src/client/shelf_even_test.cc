@@ -39,8 +39,17 @@ class ShelfEvenTest : public ::testing::Test {
     return words + "goes on";
   }
 
+  // The last mark of the only lane, which moved.
+  Mark Moved() {
+    const Progress progress = shelf_.TakeProgress();
+    tag_ = progress.totals.tag;
+    EXPECT_FALSE(progress.marks.empty());
+    return progress.marks.empty() ? Mark{} : progress.marks.back();
+  }
+
   ManualClock clock_;
   Shelf shelf_{clock_};
+  uint64_t tag_ = 0;  // that Moved() saw
 };
 
 TEST_F(ShelfEvenTest, TheLoopStopsAtTheLimitAndGoesOnWhenItRises) {
@@ -93,6 +102,54 @@ TEST_F(ShelfEvenTest, TheNextEpochHasNoLimitYet) {
 TEST_F(ShelfEvenTest, ReadyAreWholeBatchesAlsoOfTailsTogether) {
   Start({5, 6, 9});
   EXPECT_EQ(shelf_.TakeProgress().ready_batches, 5u);
+}
+
+TEST_F(ShelfEvenTest, WhereOthersMayGoFurtherTheLastBatchIsNotAskedForBeforeTheNextIsThere) {
+  shelf_.SetPads(true);
+  Start({8});
+  shelf_.SetSteps(Epoch{0}, 1, kNoLimit);
+  EXPECT_EQ(Drain(), "4 waits");
+  EXPECT_EQ(Moved().asked, (Cursor{0, 0})) << "one that is started anew has a batch to repeat";
+  EXPECT_EQ(tag_, 0u);
+  shelf_.SetSteps(Epoch{0}, 2, kNoLimit);
+  EXPECT_EQ(Drain(), "4 waits");
+  EXPECT_EQ(Moved().asked, (Cursor{4, 0}));
+  EXPECT_EQ(tag_, 1u);
+}
+
+TEST_F(ShelfEvenTest, ABatchThatIsRepeatedIsKeptUntilTheEpochsEndWhileItsStepsCount) {
+  shelf_.SetPads(true);
+  Start({8});
+  shelf_.SetSteps(Epoch{0}, 2, kNoLimit);
+  EXPECT_EQ(Drain(), "4 4 waits");
+  EXPECT_FALSE(Moved().done);
+  shelf_.SetSteps(Epoch{0}, 4, 4);
+  for (const uint64_t steps : {2, 3}) {
+    ASSERT_TRUE(std::holds_alternative<Shelf::Again>(shelf_.Next()));
+    EXPECT_EQ(shelf_.TakeProgress().totals.tag, steps) << "the one in hand does not count yet";
+  }
+  EXPECT_EQ(Drain(), "end");
+  EXPECT_TRUE(Moved().done);
+  EXPECT_EQ(tag_, 4u);
+}
+
+TEST_F(ShelfEvenTest, ALaneThatIsCalledBackIsGivenBackBehindTheLastBatch) {
+  shelf_.SetPads(true);
+  Start({8});
+  shelf_.SetSteps(Epoch{0}, 1, kNoLimit);
+  EXPECT_EQ(Drain(), "4 waits");
+  shelf_.Remove(GrantName{{Epoch{0}, ReplicaId{}, LaneId{0}}, 0, Fence{1}});
+  const Mark mark = Moved();
+  EXPECT_EQ(mark.asked, mark.received);
+  EXPECT_EQ(tag_, 1u);
+}
+
+TEST_F(ShelfEvenTest, WhereNothingIsRepeatedABatchIsAskedForWhenTheLoopComesBack) {
+  Start({8});
+  shelf_.SetSteps(Epoch{0}, 2, kNoLimit);
+  EXPECT_EQ(Drain(), "4 4 waits");
+  EXPECT_TRUE(Moved().done);
+  EXPECT_EQ(tag_, 2u);
 }
 
 TEST_F(ShelfEvenTest, OneThatIsStartedAnewWhereAllStepsWereHadEndsAtOnce) {
