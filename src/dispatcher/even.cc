@@ -33,7 +33,7 @@ class Evener {
     job_.deals.erase(state_.epoch());
     if (!Exhausted()) {
       MoveToPoorest();
-    } else if (const uint64_t steps = Steps(); !Level(steps)) {
+    } else if (const uint64_t steps = Steps(); !Level(steps) && !FeedEmptyHanded(steps)) {
       SetSteps(job_.evens() == Even::kPad ? PaddedSteps(steps) : steps);
     }
   }
@@ -82,14 +82,19 @@ class Evener {
 
   uint64_t batch() const { return job_.inputs.layout.batch; }
 
-  // That the consumer had, or has ready. No lane of it goes on.
-  uint64_t RowsOf(const Consumer& consumer) const {
-    uint64_t rows = consumer.came.batches * batch();
+  uint64_t ReadyRows(const Consumer& consumer) const {
+    uint64_t rows = 0;
     if (const EpochState::Holder* holder = state_.Find(consumer.id)) {
       for (const auto& [name, held] : *holder) rows += held.ready_rows;
     }
     return rows;
   }
+
+  // That the consumer had, or has ready. No lane of it goes on.
+  uint64_t RowsOf(const Consumer& consumer) const { return consumer.came.batches * batch() + ReadyRows(consumer); }
+
+  // What those before it had is not with this start of its loop.
+  static bool HadNone(const Consumer& consumer) { return consumer.came.batches == consumer.before.batches; }
 
   // As many as all rows make, were they dealt evenly: whole ones, or with `pad` the one that is begun, too. What a loop has it has.
   uint64_t Steps() const {
@@ -103,11 +108,37 @@ class Evener {
     return std::max(had, job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
   }
 
-  // One that has no row of the epoch has nothing to repeat. Fewer rows than loops are left, after a restore near the end: there is no step for all.
+  // One that has no row of the epoch has nothing to repeat. Fewer rows than loops are left, after a restore near the end, or for those who were
+  // started anew there: there is no step for all beyond what they had.
   uint64_t PaddedSteps(uint64_t steps) const {
-    const bool none_had = std::all_of(members_.begin(), members_.end(), [](const Consumer* consumer) { return consumer->came.batches == 0; });
-    const bool one_has_none = std::any_of(members_.begin(), members_.end(), [&](const Consumer* consumer) { return RowsOf(*consumer) == 0; });
-    return none_had && one_has_none ? 0 : std::max(steps, StepsOfRichest());
+    uint64_t had = 0;
+    for (const Consumer* consumer : members_) had = std::max(had, consumer->came.batches);
+    const uint64_t padded = std::max(steps, StepsOfRichest());
+    return EmptyHanded(padded) != nullptr && EmptyHanded(had) == nullptr ? had : padded;
+  }
+
+  // One that has too few batches, and none of its own to repeat; nullptr where each has something.
+  const Consumer* EmptyHanded(uint64_t steps) const {
+    const auto at = std::find_if(members_.begin(), members_.end(), [&](const Consumer* consumer) {
+      return consumer->came.batches < steps && HadNone(*consumer) && ReadyRows(*consumer) == 0;
+    });
+    return at == members_.end() ? nullptr : *at;
+  }
+
+  // With `pad` a row is enough to make a batch of: it comes from one that can repeat what it had. False: nobody lacks one, or nobody has one to give.
+  bool FeedEmptyHanded(uint64_t steps) {
+    const Consumer* to = job_.evens() == Even::kPad ? EmptyHanded(std::max(steps, StepsOfRichest())) : nullptr;
+    if (to == nullptr) return false;
+    for (Consumer* from : members_) {
+      EpochState::Holder* holder = HadNone(*from) ? nullptr : state_.Find(from->id);
+      if (holder == nullptr) continue;
+      const auto given = std::find_if(holder->begin(), holder->end(), [](const Grant& grant) { return grant.second.ready_rows > 0; });
+      if (given == holder->end()) continue;
+      CallBack(*from, *given);
+      job_.deals[state_.epoch()] = {.to = to->id, .rows = 1, .from = from->id, .grant = given->first};
+      return true;
+    }
+    return false;
   }
 
   // Rows that a source row became stay with one loop, and `pad` loses none of them.
@@ -134,6 +165,8 @@ class Evener {
     for (Grant& grant : *holder) {
       const Held& held = grant.second;
       if (held.ready_rows == 0 || (SeqsLeft(held) == 1 && held.ready_rows >= most - least)) continue;
+      const bool all_it_has = HadNone(**richest) && held.ready_rows == ReadyRows(**richest);
+      if (pads && all_it_has && SeqsLeft(held) == 1) continue;  // nothing would be left to repeat
       // The smallest that has so many; else the largest.
       const auto rank = [rows](const Held& h) {
         return h.ready_rows >= rows ? std::pair(uint64_t{1}, ~h.ready_rows) : std::pair(uint64_t{0}, h.ready_rows);

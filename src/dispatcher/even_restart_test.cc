@@ -17,8 +17,9 @@ using std::chrono::seconds;
 // Two declared consumers, batches of 4 rows; the second one is lost.
 class EvenRestartTest : public testing::Test {
  protected:
-  void Start(uint32_t lanes) {
+  void Start(uint32_t lanes, Even how = Even::kAuto) {
     layout = LayoutOf(lanes);
+    even = how;
     h.AddWorker(1);
     a.emplace(h.JoinOk(Of(1, 0), layout));
     b.emplace(h.JoinOk(Of(2, 1), layout));
@@ -29,6 +30,7 @@ class EvenRestartTest : public testing::Test {
     join.consumers = 2;
     join.index = index;
     join.epochs = 2;
+    join.even = even;
     join.on_restart = OnRestart::kContinue;
     return join;
   }
@@ -46,8 +48,14 @@ class EvenRestartTest : public testing::Test {
       a->Say(h);
     }
   }
-  Scripted StartAnew(uint64_t incarnation = 3) {
-    Scripted anew(h.JoinOk(Of(incarnation, 1), layout));
+  // It gives back its only grant at `upto`.
+  void Leaves(Scripted& reader, Cursor upto, bool ended) {
+    const msg::Grant& grant = reader.reply.grants.at(0);
+    h.Say(SessionId{Raw(reader.beat.consumer)},
+          msg::Leave{reader.beat.job, reader.beat.consumer, {}, {{grant.range.lane, grant.range.from.seq, grant.fence, upto, ended}}});
+  }
+  Scripted StartAnew(uint64_t incarnation = 3, uint32_t index = 1) {
+    Scripted anew(h.JoinOk(Of(incarnation, index), layout));
     anew.beat.tag = anew.Hold(h, 0).first_tag;
     return anew;
   }
@@ -77,6 +85,7 @@ class EvenRestartTest : public testing::Test {
 
   CoreHarness h;
   Layout layout;
+  Even even = Even::kAuto;
   std::optional<Scripted> a, b;
 };
 
@@ -202,6 +211,42 @@ TEST_F(EvenRestartTest, OneThatLeftAndIsStartedAnewGoesOnAtItsStep) {
   Had(anew, 0, 1);
   EXPECT_EQ(anew.reply.limit, 1u);
   EXPECT_EQ(a->Say(h).limit, 6u);
+}
+
+TEST_F(EvenRestartTest, WherePaddingNeedsABatchToRepeatOneThatHasNoneIsGivenARow) {
+  Start(2, Even::kPad);
+  Had(*a, 7, 0);
+  Had(*b, 7, 0);
+  Leaves(*b, {28, 0}, true);
+  Scripted anew = StartAnew();
+  ASSERT_TRUE(anew.reply.grants.empty());
+  Ended(h, *a, 7, 3);
+  ASSERT_EQ(a->reply.revoke.size(), 1u) << "31 rows and 28 make eight steps for each";
+  EXPECT_EQ(a->reply.steps, msg::kNoLimit);
+  a->Finish(h, a->reply.grants.at(0), {28, 0}, false, 0, false);
+  anew.Hold(h, 0);
+  ASSERT_EQ(anew.reply.grants.size(), 1u);
+  EXPECT_EQ(anew.reply.grants[0].range.to, 29u) << "one is enough";
+  Ended(h, *a, 7, 2);
+  Ended(h, anew, 0, 1);
+  EXPECT_EQ(anew.reply.steps, 1u);
+  EXPECT_EQ(a->Say(h).steps, 8u);
+}
+
+TEST_F(EvenRestartTest, WhereNobodyHasARowToGiveToOneWithoutABatchToRepeatThereIsNoStepMore) {
+  Start(2, Even::kPad);
+  Had(*a, 7, 0);
+  Had(*b, 7, 0);
+  Leaves(*b, {28, 0}, true);
+  Leaves(*a, {28, 0}, false);
+  Scripted first = StartAnew(3, 0);
+  for (int beats = 0; beats < 2; ++beats) first.Hold(h, 1);
+  ASSERT_EQ(first.reply.grants.size(), 2u);
+  first.Finish(h, first.reply.grants.at(1), {44, 0}, true, 0, false);
+  Scripted second = StartAnew(4, 1);
+  Ended(h, first, 0, 1);
+  EXPECT_EQ(second.Say(h).steps, 0u) << "of seven, which all have had";
+  EXPECT_EQ(first.Say(h).steps, 0u);
 }
 
 TEST_F(EvenRestartTest, TheNextEpochIsItsOwn) {
