@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/name.h"
 #include "bind.h"
 #include "cluster/identity.h"
 #include "cluster/parse.h"
@@ -58,6 +59,12 @@ void BindCluster(nb::module_& m) {
       "parse_service",
       [](const std::string& name, const std::string& value) { return cluster::ToString(Unwrap(cluster::ParseService(name, value))); },
       nb::arg("name"), nb::arg("value"));
+  m.def(
+      "check_name",
+      [](const std::string& what, const std::string& name) {
+        if (const Status status = CheckName(what, name); !status.ok()) Raise(status);
+      },
+      nb::arg("what"), nb::arg("name"));
   m.def(
       "check_cluster_token",
       [](const std::string& token) {

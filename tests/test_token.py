@@ -30,6 +30,8 @@ def token_file(tmp_path: Path) -> Path:
         (["--expires", "0s", "--job", "train"], "--expires 0s makes a token that nobody can use"),
         (["--job", ""], "--job is empty"),
         (["--job="], "--job"),
+        (["--job", "a\nb"], "--job is 'a\\nb'; expected 1 to 200 bytes without control characters"),
+        (["--job", "x" * 201], "(201 bytes); expected 1 to 200 bytes"),
         (["--expires", "soon"], "30s"),
     ],
 )

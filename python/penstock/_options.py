@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from penstock import _identity
+from penstock import _core, _identity
 from penstock._check import Check, optional, seconds, size, text, whole
 from penstock.errors import Invalid
 
@@ -32,9 +32,16 @@ class Options(TypedDict, total=False):
     attempt: int | None
 
 
+
+def _job_name(name: str, value: Any) -> str:
+    """As the dispatcher takes it; a program that names none leaves it out."""
+    _core.check_name(name, text(name, value))
+    return str(value)
+
+
 # What each is where it is left out, and how it is checked; the core knows the words that the texts may be.
 _OPTIONS: dict[str, tuple[Any, Check]] = {
-    "job_name": (None, optional(text)),
+    "job_name": (None, optional(_job_name)),
     "processing_mode": (None, optional(text)),
     "consumer_index": (None, optional(whole(0, _U32))),
     "num_consumers": (None, optional(whole(1, _U32))),

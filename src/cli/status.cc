@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/name.h"
 #include "cli/ask.h"
 #include "cli/command.h"
 #include "cli/security.h"
@@ -75,9 +76,9 @@ std::string JobsTable(const msg::StatusReply& status, bool color) {
   TextTable table({"JOB", "MODE", "EPOCH", "LANES DONE/OPEN/ALL", "RANKS", "ROWS", "ROWS/S", "BYTES/S", "REPEATED", "STATE"});
   for (const auto& job : status.jobs) {
     const std::string lanes = std::to_string(job.lanes_done) + "/" + std::to_string(job.lanes_open) + "/" + std::to_string(job.lanes);
-    table.Add({job.name, std::string(Name(job.mode)), std::to_string(Raw(job.epoch)), lanes, std::to_string(job.consumers), std::to_string(job.rows),
-               std::to_string(PerSecond(job.rows, job.age_ms)), FormatBytes(PerSecond(job.bytes, job.age_ms)), std::to_string(job.redelivered),
-               job.state});
+    table.Add({Printable(job.name), std::string(Name(job.mode)), std::to_string(Raw(job.epoch)), lanes, std::to_string(job.consumers),
+               std::to_string(job.rows), std::to_string(PerSecond(job.rows, job.age_ms)), FormatBytes(PerSecond(job.bytes, job.age_ms)),
+               std::to_string(job.redelivered), Printable(job.state)});
   }
   return table.Render(color);
 }
@@ -87,8 +88,9 @@ std::string WorkersTable(const msg::StatusReply& status, bool color) {
   for (const auto& worker : status.workers) {
     std::array<char, 32> cpu{};
     std::snprintf(cpu.data(), cpu.size(), "%.1f", static_cast<double>(worker.cpu_ns) / 1e9);
-    table.Add({worker.address, worker.name, std::to_string(worker.lanes), FormatBytes(worker.used) + " / " + FormatBytes(worker.budget),
-               FormatBytes(worker.rss), cpu.data(), std::to_string(worker.rows), FormatBytes(worker.bytes), worker.state});
+    table.Add({Printable(worker.address), Printable(worker.name), std::to_string(worker.lanes),
+               FormatBytes(worker.used) + " / " + FormatBytes(worker.budget), FormatBytes(worker.rss), cpu.data(), std::to_string(worker.rows),
+               FormatBytes(worker.bytes), Printable(worker.state)});
   }
   return table.Render(color);
 }
@@ -110,7 +112,7 @@ class ShowStatus final : public Command {
     PENSTOCK_ASSIGN(const Credentials credentials, security_.Read());
     PENSTOCK_ASSIGN(const msg::StatusReply status, AskStatus(address, credentials));
     if (globals.json) {
-      std::printf("%s\n", ToJson(status).dump().c_str());
+      std::printf("%s\n", ToJson(status).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
       return kExitFine;
     }
     const bool color = globals.color && isatty(STDOUT_FILENO) == 1;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/name.h"
 #include "cli/command.h"
 #include "cli/security.h"
 
@@ -58,6 +59,7 @@ class Token final : public Command {
     if (!job_ && !expires_) return RandomToken();
     if (job_ && job_->empty())
       return Status(Code::kInvalid, "--job is empty, and no job has such a name: name one, or leave it out for a token for all jobs");
+    if (job_) PENSTOCK_TRY(CheckName("--job", *job_));
     if (expires_ && *expires_ <= Duration{0}) {
       return Status(Code::kInvalid,
                     "--expires 0s makes a token that nobody can use: give a time like 12h, or leave it out for one that does not expire");

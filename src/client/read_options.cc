@@ -1,10 +1,12 @@
 #include "client/read_options.h"
 
+#include "base/name.h"
 #include "plan/limits.h"
 
 namespace penstock {
 
 Status CheckReadOptions(const ReadOptions& options) {
+  if (!options.job_name.empty()) PENSTOCK_TRY(CheckName("job_name", options.job_name));
   if (options.mode == Mode::kSharded) {
     return Status(Code::kInvalid, "mode '" + std::string(Name(options.mode)) + "' is not there yet; use shared, strict or replicated");
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/constants.h"
+#include "base/name.h"
 #include "dispatcher/codec.h"
 #include "dispatcher/core_impl.h"
 #include "dispatcher/terms.h"
@@ -48,6 +49,8 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
 }
 
 Status DispatcherCore::Impl::CheckJoin(const msg::Join& join) const {
+  if (!join.job_name.empty()) PENSTOCK_TRY(CheckName("the job's name", join.job_name));
+  if (!join.name.empty()) PENSTOCK_TRY(CheckName("the consumer's name", join.name));
   for (const NotYet& row : kNotYet) {
     if (row.asked(join)) {
       return Status(Code::kInvalid, std::string(row.what) + " is not available in this version: use " + row.instead);

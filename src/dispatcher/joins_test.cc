@@ -36,6 +36,28 @@ TEST(Join, TheFirstOneAsksAWorkerForTheInputsAndStartsTheJob) {
   EXPECT_EQ(h.JoinOk(h.JoinOf(2), LayoutOf(3)).job, joined.job);
 }
 
+TEST(Join, WithANameThatCannotBePrintedIsRefusedAndNothingIsKept) {
+  CoreHarness h;
+  h.AddWorker(1);
+  for (const std::string& bad : {std::string("a\nb"), std::string("\x1b[2J"), std::string(201, 'x'), std::string(20'000'000, 'x')}) {
+    msg::Join named = h.JoinOf(1, bad);
+    EXPECT_THAT(ErrorOf(h.Join(named, LayoutOf(1))).message(), HasSubstr("the job's name is"));
+    msg::Join by = h.JoinOf(1);
+    by.name = bad;
+    const Status error = ErrorOf(h.Join(by, LayoutOf(1)));
+    EXPECT_EQ(error.code(), Code::kInvalid);
+    EXPECT_THAT(error.message(), HasSubstr("the consumer's name is"));
+    EXPECT_THAT(error.message(), HasSubstr("expected 1 to 200 bytes without control characters"));
+    EXPECT_LT(error.message().size(), 1000u);
+    msg::WorkerHello hello;
+    hello.incarnation = 7;
+    hello.address = "worker-7";
+    hello.name = bad;
+    EXPECT_EQ(ErrorOf(h.Say(SessionId{1007}, hello)).code(), Code::kInvalid);
+    EXPECT_TRUE(h.actions.log.empty());
+  }
+}
+
 TEST(Join, RepeatedByTheSameReaderIsTheSameConsumer) {
   CoreHarness h;
   h.AddWorker(1);

@@ -2,10 +2,29 @@
 #include <algorithm>
 
 #include "base/constants.h"
+#include "base/name.h"
 #include "dispatcher/core_impl.h"
 
 namespace penstock::dispatcher {
+namespace {
+
+constexpr size_t kMostAddressBytes = 512;  // the longest name of a host has 253
+
+Status CheckHello(const msg::WorkerHello& hello) {
+  if (!hello.name.empty()) PENSTOCK_TRY(CheckName("the worker's name", hello.name));
+  for (const std::string* address : {&hello.address, &hello.unix_socket}) {
+    if (address->size() > kMostAddressBytes || Printable(*address) != *address) {
+      return Status(Code::kInvalid, "the worker's address has " + std::to_string(address->size()) + " bytes or control characters; at most " +
+                                        std::to_string(kMostAddressBytes) + " bytes without control characters are taken: mend --advertise");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::WorkerHello& hello) {
+  if (Status wrong = CheckHello(hello); !wrong.ok()) return Fail(session, request, std::move(wrong));
   const WorkerId id{hello.incarnation};
   const bool added = !workers_.contains(id);
   Worker& worker = workers_[id];

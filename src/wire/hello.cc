@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/name.h"
 #include "wire/same_host.h"
 
 namespace penstock {
@@ -23,6 +24,7 @@ Result<TokenClaims> CheckHello(const ListenParams& params, const msg::Hello& hel
     return Status(Code::kMismatch, "the service speaks " + Versions(params.min_version, params.max_version) + " of the protocol and this program " +
                                        Versions(hello.min_version, hello.max_version) + ": install the same penstock on both sides");
   }
+  if (!hello.name.empty()) PENSTOCK_TRY(CheckName("the name of who connects", hello.name));  // it goes into logs
   if (params.token.empty()) return TokenClaims{};
   return CheckToken(params.token, hello.token, std::time(nullptr));
 }

@@ -159,6 +159,8 @@ def _check_job_name(job_name: Any) -> None:
         raise Invalid(f"job_name={job_name!r} is a {type(job_name).__name__}, and must be a string")
     if isinstance(job_name, str) and not job_name:
         raise Invalid("job_name is empty; leave it out for jobs of this dataset's own")
+    if isinstance(job_name, str):
+        _core.check_name("job_name", job_name)
 
 
 def _check_compression(compression: Any) -> None:
