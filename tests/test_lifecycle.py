@@ -110,6 +110,45 @@ def test_servers_exit_when_all_jobs_are_done_and_not_before(servers: Servers) ->
                 assert dispatcher.process.poll() is None
     assert dispatcher.process.wait(20) == 0
     assert worker.process.wait(20) == 0
+    assert 'dispatcher.done why="all jobs were read to their end" finished=2 unfinished=0' in dispatcher.log
+    assert 'dispatcher.stop why="nobody reads any more"' in dispatcher.log
+
+
+def test_a_dispatcher_that_ends_says_how_many_jobs_were_left_unfinished(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--exit-when-done", "300ms")
+    servers.start("worker", "--dispatcher", dispatcher.address)
+    with penstock.connect(dispatcher.address) as service:
+        with Dataset.from_range(10).distribute(service, job_name="whole") as reader:
+            assert len(list(reader)) == 10
+        with Dataset.from_range(10**6).batch(10).distribute(service, job_name="crashed") as reader:
+            next(iter(reader))
+    assert dispatcher.process.wait(20) == 0
+    line = re.search(r"(\w+) dispatcher\.done (.*)", dispatcher.log)
+    assert line
+    assert line[1].startswith("warn")
+    assert "finished=1 unfinished=1" in line[2]
+    assert "to their end" not in line[2]
+
+
+def test_what_happens_to_jobs_consumers_and_workers_is_logged_as_events_with_fields(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    worker = servers.start("worker", "--dispatcher", dispatcher.address)
+    with penstock.connect(dispatcher.address) as service, Dataset.from_range(10).distribute(service, job_name="a job") as reader:
+        assert len(list(reader)) == 10
+    wait_until(lambda: "job.finish" in dispatcher.log, "the job is over")
+    dispatcher.process.terminate()
+    assert dispatcher.process.wait(20) == 0
+    me = re.escape(f"{socket.gethostname()}:{os.getpid()}")
+    for line in [
+        rf"info worker\.join worker={re.escape(socket.gethostname())}:{worker.process.pid} address={worker.address} ",
+        r"info dataset\.register dataset=\w+ ",
+        r'info job\.start job="a job" dataset=\w+ mode=shared lanes=\d+ epochs=1 consumers=0$',
+        rf'info consumer\.join job="a job" consumer={me} index=0 of=0 attempt=0$',
+        rf'info consumer\.leave job="a job" consumer={me} index=0 rows=\d+$',
+        r'info job\.finish job="a job" dataset=\w+ ',
+        r'info dispatcher\.stop why="asked to: Terminated"$',
+    ]:
+        assert re.search(line, dispatcher.log, re.MULTILINE), (line, dispatcher.log)
 
 
 def test_a_worker_that_exits_when_done_does_not_wait_for_a_lost_dispatcher(servers: Servers) -> None:

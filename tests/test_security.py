@@ -260,10 +260,12 @@ def test_a_refused_path_is_in_the_workers_log_with_where_its_link_leads(servers:
     dispatcher, worker = _service(servers, worker_flags=("--allow-path", str(allowed.directory)))
     with penstock.connect(dispatcher.address) as service:
         with pytest.raises(penstock.PermissionDenied, match="a link in it leads out of what the worker was started with") as refused:
-            list(Dataset.from_tfrecord(f"{allowed.directory}/link.gz").distribute(service))
+            list(Dataset.from_tfrecord(f"{allowed.directory}/link.gz").distribute(service, job_name="linked"))
         assert str(secret.files[0]) not in str(refused.value), "who asks is not told where"
     wait_until(lambda: "path.refused" in worker.log, "the refusal is logged")
     assert f"leads_to={secret.files[0]}" in worker.log
+    assert f"job=linked peer={socket.gethostname()}:{os.getpid()}" in worker.log
+    wait_until(lambda: "job.refused job=linked" in dispatcher.log, "the dispatcher says which job it was")
 
 
 # ---- peers that hold on

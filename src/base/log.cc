@@ -42,6 +42,8 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
+thread_local const std::vector<LogField>* scope = nullptr;
+
 bool NeedsQuotes(std::string_view value) {
   return value.empty() || std::any_of(value.begin(), value.end(), [](char c) { return c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f; });
 }
@@ -65,6 +67,15 @@ void AppendValue(std::string& line, std::string_view value) {
   line += '"';
 }
 
+void AppendFields(std::string& line, std::span<const LogField> fields) {
+  for (const LogField& field : fields) {
+    line += ' ';
+    line += field.name;
+    line += '=';
+    AppendValue(line, field.value);
+  }
+}
+
 }  // namespace
 
 Result<LogLevel> LogLevelFromName(std::string_view name) {
@@ -84,20 +95,24 @@ Status SetUpLog(LogLevel otherwise) {
 
 bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
 
-void Log(LogLevel level, std::string_view event, LogFields fields) {
+void Log(LogLevel level, std::string_view event, LogFields fields) { Log(level, event, std::span(fields.begin(), fields.size())); }
+
+void Log(LogLevel level, std::string_view event, std::span<const LogField> fields) {
   if (level == LogLevel::kOff || !LogEnabled(level)) return;
-  Logger().log(ToSpdlog(level), spdlog::string_view_t(FormatEvent(event, fields)));
+  std::string line = FormatEvent(event, fields);
+  if (scope != nullptr) AppendFields(line, *scope);
+  Logger().log(ToSpdlog(level), spdlog::string_view_t(line));
 }
 
-std::string FormatEvent(std::string_view event, LogFields fields) {
+std::string FormatEvent(std::string_view event, LogFields fields) { return FormatEvent(event, std::span(fields.begin(), fields.size())); }
+
+std::string FormatEvent(std::string_view event, std::span<const LogField> fields) {
   std::string line(event);
-  for (const LogField& field : fields) {
-    line += ' ';
-    line += field.name;
-    line += '=';
-    AppendValue(line, field.value);
-  }
+  AppendFields(line, fields);
   return line;
 }
+
+LogScope::LogScope(const std::vector<LogField>& fields) : outer_(scope) { scope = &fields; }
+LogScope::~LogScope() { scope = outer_; }
 
 }  // namespace penstock

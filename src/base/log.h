@@ -9,10 +9,12 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "penstock/status.h"
 
@@ -40,8 +42,22 @@ using LogFields = std::initializer_list<LogField>;
 Status SetUpLog(LogLevel otherwise);
 bool LogEnabled(LogLevel level);
 void Log(LogLevel level, std::string_view event, LogFields fields);
+void Log(LogLevel level, std::string_view event, std::span<const LogField> fields);
 // "event name=value name="a value"": what Log writes after time and level.
 std::string FormatEvent(std::string_view event, LogFields fields);
+std::string FormatEvent(std::string_view event, std::span<const LogField> fields);
+
+// What a thread works on: while it lives, each event that the thread logs ends with these fields. The inner of two counts alone.
+class LogScope {
+ public:
+  explicit LogScope(const std::vector<LogField>& fields);  // which outlives it
+  ~LogScope();
+  LogScope(const LogScope&) = delete;
+  LogScope& operator=(const LogScope&) = delete;
+
+ private:
+  const std::vector<LogField>* const outer_;
+};
 
 inline void LogDebug(std::string_view event, LogFields fields = {}) { Log(LogLevel::kDebug, event, fields); }
 inline void LogInfo(std::string_view event, LogFields fields = {}) { Log(LogLevel::kInfo, event, fields); }

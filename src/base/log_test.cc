@@ -24,6 +24,27 @@ TEST(Log, IsQuietUnlessAskedFor) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
+TEST(Log, WhatAThreadWorksOnIsInItsEvents) {
+  testing::internal::CaptureStderr();
+  ASSERT_TRUE(SetUpLog(LogLevel::kInfo).ok());
+  {
+    const std::vector<LogField> outer{{"job", "train"}};
+    const std::vector<LogField> inner{{"job", "train"}, {"lane", 3}};
+    const LogScope job(outer);
+    LogInfo("outer");
+    {
+      const LogScope lane(inner);
+      LogInfo("inner", {{"file", "a"}});
+    }
+  }
+  LogInfo("after");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("info outer job=train\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("info inner file=a job=train lane=3\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("info after\n"), std::string::npos) << said;
+  ASSERT_TRUE(SetUpLog(LogLevel::kOff).ok());
+}
+
 TEST(Log, TheVariableWinsAndAWrongOneIsNamed) {
   setenv("PENSTOCK_LOG", "warn", 1);
   EXPECT_TRUE(SetUpLog(LogLevel::kDebug).ok());

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <optional>
 
 #include "base/log.h"
@@ -47,7 +48,9 @@ class Dispatcher final : public Command {
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
     std::atomic<dispatcher::DispatcherServer*> running{nullptr};
-    std::optional<SignalWatch> watch([&running](int signal) {
+    std::atomic<int> asked = 0;
+    std::optional<SignalWatch> watch([&running, &asked](int signal) {
+      asked = signal;
       auto* server = running.load();
       if (server == nullptr) _exit(128 + signal);
       server->Stop();
@@ -60,7 +63,8 @@ class Dispatcher final : public Command {
     const Status ended = server->Wait();
     health->Forget();
     watch.reset();
-    LogInfo("dispatcher.stop", {{"why", ended.ok() ? "asked to, or done" : ended.message()}});
+    const std::string asked_to = asked == 0 ? "nobody reads any more" : std::string("asked to: ") + strsignal(asked);
+    LogInfo("dispatcher.stop", {{"why", ended.ok() ? asked_to : ended.message()}});
     if (!ended.ok()) return ended;
     return kExitFine;
   }

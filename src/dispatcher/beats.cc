@@ -229,7 +229,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     Consumer& consumer = job->second.members.at(leave.consumer);
     ApplyFinishes(job->second, consumer, leave.finished, changes);
     ApplyHolds(job->second, consumer, leave.holds);
-    Log(consumer.name + " left job '" + job->second.name + "'");
+    Log("consumer.leave", {{"job", job->second.name}, {"consumer", consumer.name}, {"index", consumer.index}, {"rows", consumer.rows}});
     if (job->second.consumers > 0 && !consumer.undecided) {
       job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position, consumer.came};
       changes.job = true;
@@ -267,10 +267,15 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
     changes.members.insert(id);
     if (!job.holds()) TakeAway(job, consumer, changes);
     ++counts_.expired;
-    Log(consumer.name + " of " + Named(job) + " was silent for its lease: its " +
-            (job.holds() ? "part of the job waits until it is started anew, or the job is restored"
-                         : "lanes go to others, from what it last said it had delivered"),
-        LogLine::Level::kWarn);
+    Log("consumer.lost",
+        {{"job", job.name},
+         {"consumer", consumer.name},
+         {"index", consumer.index},
+         {"rows", consumer.rows},
+         {"why", "it was silent for its lease"},
+         {"then", job.holds() ? "its part of the job waits until it is started anew, or the job is restored"
+                              : "its lanes go to others, from what it last said it had delivered"}},
+        LogLevel::kWarn);
   }
   for (ConsumerId id : forget) RemoveMember(job, id, false, changes);
   for (auto& [id, consumer] : job.members) {

@@ -277,8 +277,10 @@ TEST(Workers, OneThatGoesIsWarnedOfUnlessItDrained) {
     h.Say(SessionId{1001}, msg::WorkerBeat{.worker = WorkerId{1}, .draining = draining});
     h.Feed(SessionClosed{SessionId{1001}});
     ASSERT_EQ(h.actions.log.size(), 1u);
-    EXPECT_EQ(h.actions.log[0].level, draining ? LogLine::Level::kInfo : LogLine::Level::kWarn);
-    EXPECT_THAT(h.actions.log[0].text, ::testing::HasSubstr(draining ? "is gone: it has drained" : "is gone: its connection ended"));
+    const LogEvent& said = h.actions.log[0];
+    EXPECT_EQ(said.level, draining ? LogLevel::kInfo : LogLevel::kWarn);
+    EXPECT_EQ(said.event, draining ? "worker.leave" : "worker.lost");
+    EXPECT_THAT(FormatEvent(said.event, said.fields), ::testing::HasSubstr(draining ? "why=\"it has drained\"" : "why=\"its connection ended\""));
   }
 }
 

@@ -28,6 +28,7 @@ void DispatcherCore::On(TimePoint now, const Event& event, Actions& out) { impl_
 Snapshot DispatcherCore::TakeSnapshot() const { return impl_->TakeSnapshot(); }
 const CoreCounts& DispatcherCore::counts() const { return impl_->counts(); }
 bool DispatcherCore::Quiet() const { return impl_->Quiet(); }
+JobCounts DispatcherCore::CountJobs() const { return impl_->CountJobs(); }
 std::string DispatcherCore::JobName(JobId job) const { return impl_->JobName(job); }
 
 std::string DispatcherCore::Impl::JobName(JobId job) const {
@@ -124,7 +125,7 @@ void DispatcherCore::Impl::Reply(SessionId session, RequestId request, Message m
 
 void DispatcherCore::Impl::Fail(SessionId session, RequestId request, Status error) { Reply(session, request, msg::Failed{std::move(error)}); }
 
-void DispatcherCore::Impl::Log(std::string text, LogLine::Level level) { out_->log.push_back({level, std::move(text)}); }
+void DispatcherCore::Impl::Log(std::string_view event, LogFields fields, LogLevel level) { out_->log.push_back({level, event, fields}); }
 
 void DispatcherCore::Impl::Put(std::string key, std::optional<std::string> value) { writes_[std::move(key)] = std::move(value); }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "dispatcher/store.h"
 #include "penstock/ids.h"
 #include "penstock/status.h"
@@ -54,16 +55,18 @@ struct Ask {  // a request to a worker; exactly one Answered follows
   Message message;
   Duration deadline{};
 };
-struct LogLine {
-  enum class Level : uint8_t { kInfo, kWarn } level = Level::kInfo;
-  std::string text;
+// What happened, for people: the shell logs it, the simulator prints it. docs/howto/see.md lists the events.
+struct LogEvent {
+  LogLevel level = LogLevel::kInfo;
+  std::string_view event;  // "job.start"; a literal, as the fields' names are
+  std::vector<LogField> fields;
 };
 struct Actions {
   std::vector<Write> persist;  // first all of these, in one transaction…
   std::vector<Send> sends;     // …then these, in order
   std::vector<Ask> asks;
   std::optional<TimePoint> timer;  // TimerFired is wanted then; none: the last wish stands
-  std::vector<LogLine> log;
+  std::vector<LogEvent> log;
   void Clear();
 };
 
@@ -84,6 +87,12 @@ struct CoreOptions {
 struct CoreCounts {
   uint64_t expired = 0;      // leases of consumers that ran out
   uint64_t redelivered = 0;  // rows that may have been delivered twice
+};
+
+// Jobs that are over or that nobody reads, as far as they are known still: those that were over longest ago are forgotten (jobs.cc).
+struct JobCounts {
+  uint64_t finished = 0;    // read to the end
+  uint64_t unfinished = 0;  // left before
 };
 
 using Snapshot = std::map<std::string, std::string>;  // key -> value: what the store holds
@@ -108,6 +117,7 @@ class DispatcherCore {
 
   // There were jobs, and nobody reads one or waits for one now: what --exit-when-done waits for.
   bool Quiet() const;
+  JobCounts CountJobs() const;
 
  private:
   class Impl;

@@ -24,6 +24,7 @@ class DispatcherCore::Impl {
   Snapshot TakeSnapshot() const;
   const CoreCounts& counts() const { return counts_; }
   bool Quiet() const;
+  JobCounts CountJobs() const;
   std::string JobName(JobId job) const;
 
  private:
@@ -81,7 +82,7 @@ class DispatcherCore::Impl {
   void CollectUnused();
   void Reply(SessionId session, RequestId request, Message message);
   void Fail(SessionId session, RequestId request, Status error);
-  void Log(std::string text, LogLine::Level level = LogLine::Level::kInfo);
+  void Log(std::string_view event, LogFields fields, LogLevel level = LogLevel::kInfo);
   void Put(std::string key, std::optional<std::string> value);
   void Settle(Job& job);
   void Record(Job& job, const Changes& changes);
@@ -108,7 +109,7 @@ class DispatcherCore::Impl {
   void AskForInputs(Listing& listing);
   void OnInputs(Listing& listing, Result<Message> answer);
   void OnListed(JobId id, const msg::Inputs& inputs);
-  void FailListing(JobId id, const Status& error);
+  void FailListing(JobId id, const Status& error, WorkerId worker = {});
   Status CheckTerms(const Job& job, const msg::Join& join) const;
   bool MakesWay(const Job& job, const msg::Join& join) const;
   std::optional<std::string> OutcomeOf(const std::string& name) const;

@@ -25,7 +25,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   dataset->second.used = now_;
   if (added) {
     Put(DatasetKey(*id), message.plan);
-    Log("dataset " + *id + " registered");
+    Log("dataset.register", {{"dataset", *id}, {"bytes", message.plan.size()}});
   }
   Reply(session, request, msg::Registered{*id});
 }

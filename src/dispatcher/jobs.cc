@@ -54,6 +54,13 @@ void DispatcherCore::Impl::CollectUnread() {
   }
 }
 
+JobCounts DispatcherCore::Impl::CountJobs() const {
+  JobCounts counts;
+  for (const Tombstone& tombstone : tombstones_) ++(tombstone.outcome == kOutcomeFinished ? counts.finished : counts.unfinished);
+  for (const auto& [id, job] : jobs_) ++(job.finished() ? counts.finished : counts.unfinished);
+  return counts;
+}
+
 // A start that came to nothing, refused by a worker, say: nobody reads, and no row was delivered. Whoever mends what was wrong comes with other
 // terms, and the name is theirs.
 bool DispatcherCore::Impl::MakesWay(const Job& job, const msg::Join& join) const {
@@ -77,7 +84,10 @@ std::map<JobId, Job>::iterator DispatcherCore::Impl::Forget(std::map<JobId, Job>
 
 std::map<JobId, Job>::iterator DispatcherCore::Impl::Bury(std::map<JobId, Job>::iterator it, std::string outcome) {
   const Job& job = it->second;
-  Log("job '" + job.name + "' " + outcome);
+  const bool finished = outcome == kOutcomeFinished;
+  Log(finished ? "job.finish" : "job.left",
+      {{"job", job.name}, {"dataset", job.dataset}, {"generation", job.generation}, {"epoch", job.first_open}, {"repeated_rows", job.redelivered}},
+      finished || job.anonymous ? LogLevel::kInfo : LogLevel::kWarn);
   tombstones_.push_back({next_tombstone_++, job.id, job.anonymous ? "" : job.name, job.dataset, std::move(outcome)});
   Put(TombstoneKey(tombstones_.back().ordinal), EncodeTombstone(tombstones_.back()));
   if (tombstones_.size() > kTombstones) {

@@ -36,7 +36,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   const PendingJoin pending{session, request, join, {}};
   if (Job* job = FindJob(join)) {
     if (!MakesWay(*job, join)) return JoinReady(pending, *job);
-    Log(Named(*job) + " was never read, and makes way for another of its name");
+    Log("job.replace", {{"job", job->name}, {"dataset", job->dataset}, {"why", "it was never read, and another of its name comes"}});
     Forget(jobs_.find(job->id));
   }
   if (Listing* listing = FindListing(join)) {
@@ -128,7 +128,9 @@ void DispatcherCore::Impl::AskForInputs(Listing& listing) {
     if (worker.awaited || worker.info.draining || listing.tried.contains(id)) continue;
     listing.ask = AskId{++asks_made_};
     listing.worker = id;
-    const msg::ListInputs question{listing.job.id, datasets_.at(listing.job.dataset).plan, listing.job.seed};
+    const auto first = std::find_if(joins_.begin(), joins_.end(), [&](const PendingJoin& pending) { return pending.job == listing.job.id; });
+    const std::string asks = first == joins_.end() ? "" : first->join.name;
+    const msg::ListInputs question{listing.job.id, datasets_.at(listing.job.dataset).plan, listing.job.seed, listing.job.name, asks};
     out_->asks.push_back({worker.session, *listing.ask, question, kListDeadline});
     return;
   }
@@ -141,7 +143,7 @@ void DispatcherCore::Impl::OnInputs(Listing& listing, Result<Message> answer) {
     if (const auto* inputs = std::get_if<msg::Inputs>(&*answer)) return OnListed(id, *inputs);
     return FailListing(id, Status(Code::kInternal, "a worker answered a question for inputs with something else"));
   }
-  if (!WorthAnotherWorker(answer.status().code())) return FailListing(id, answer.status());
+  if (!WorthAnotherWorker(answer.status().code())) return FailListing(id, answer.status(), listing.worker);
   listing.tried.insert(listing.worker);
   listing.last_error = answer.status();
   AskForInputs(listing);
@@ -180,7 +182,12 @@ void DispatcherCore::Impl::OnListed(JobId id, const msg::Inputs& inputs) {
   }
   Put(JobKey(id), EncodeJob(stored));
   Put(InputsKey(id), EncodeInputs(stored.inputs));
-  Log(Named(stored) + " starts: dataset " + stored.dataset + ", " + std::to_string(inputs.layout.lanes) + " lanes");
+  Log("job.start", {{"job", stored.name},
+                    {"dataset", stored.dataset},
+                    {"mode", Name(stored.mode)},
+                    {"lanes", inputs.layout.lanes},
+                    {"epochs", stored.epochs},
+                    {"consumers", stored.consumers}});
   std::vector<PendingJoin> waiting;
   std::erase_if(joins_, [&](const PendingJoin& pending) {
     if (pending.job == id) waiting.push_back(pending);
@@ -189,7 +196,13 @@ void DispatcherCore::Impl::OnListed(JobId id, const msg::Inputs& inputs) {
   for (const PendingJoin& pending : waiting) JoinReady(pending, stored);
 }
 
-void DispatcherCore::Impl::FailListing(JobId id, const Status& error) {
+// `worker`: that refused its inputs; none where the dispatcher did.
+void DispatcherCore::Impl::FailListing(JobId id, const Status& error, WorkerId worker) {
+  const Job& job = listings_.at(id).job;
+  const auto by = workers_.find(worker);
+  Log("job.refused",
+      {{"job", job.name}, {"dataset", job.dataset}, {"worker", by == workers_.end() ? "" : by->second.info.address}, {"why", error.message()}},
+      WorthAnotherWorker(error.code()) ? LogLevel::kDebug : LogLevel::kWarn);  // who waits for a worker asks again and again
   listings_.erase(id);
   std::erase_if(joins_, [&](const PendingJoin& pending) {
     if (pending.job != id) return false;

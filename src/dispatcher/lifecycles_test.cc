@@ -154,6 +154,20 @@ TEST(Lifecycles, ANamedJobThatNobodyReadForADayIsPutAwayAndSaysSo) {
   EXPECT_THAT(error.message(), HasSubstr("all its consumers had left it, and it was put away after a day"));
 }
 
+TEST(Lifecycles, JobsThatWereReadToTheirEndAreCountedApartFromThoseThatWereLeft) {
+  CoreHarness h;
+  h.AddWorker(1);
+  Scripted reader(h.JoinOk(h.JoinOf(1, "whole"), LayoutOf(1)));
+  reader.Hold(h, 1);
+  reader.Finish(h, reader.reply.grants.at(0), {4, 0}, true, 0, true);
+  h.Say(SessionId{1}, msg::Leave{reader.beat.job, reader.beat.consumer, {}, {}});
+  const msg::Joined crashed = h.JoinOk(h.JoinOf(2, "crashed"), LayoutOf(1));
+  h.Say(SessionId{2}, msg::Leave{crashed.job, crashed.consumer, {}, {}});
+  EXPECT_TRUE(h.core->Quiet());
+  EXPECT_EQ(h.core->CountJobs().finished, 1u);
+  EXPECT_EQ(h.core->CountJobs().unfinished, 1u);
+}
+
 msg::Join Anonymous(CoreHarness& h, uint32_t consumers) {
   msg::Join join = h.JoinOf(1, "");
   join.consumers = consumers;

@@ -126,8 +126,8 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   dispatcher::Settle(job, now_, changes);
   Record(job, changes);
   Put(BaseKey(job.id), job.base);
-  Log(Named(job) + " was restored: generation " + std::to_string(Raw(job.generation)) + ", step " + std::to_string(position.tag) + ", consumers " +
-      std::to_string(job.consumers));
+  Log("job.restore",
+      {{"job", job.name}, {"generation", job.generation}, {"step", position.tag}, {"consumers", job.consumers}, {"repeated_rows", repeated}});
   for (const auto& [id, recruit] : cohort.recruits) {
     if (auto member = job.members.find(id); member != job.members.end()) SendJoined(recruit.session, recruit.request, job, member->second);
   }

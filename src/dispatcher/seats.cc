@@ -108,7 +108,7 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
   if (fresh) TakeSeat(job, stored, changes);
   dispatcher::Settle(job, now_, changes);
   Record(job, changes);
-  Log(stored.name + " joined " + Named(job));
+  Log("consumer.join", {{"job", job.name}, {"consumer", stored.name}, {"index", stored.index}, {"of", stored.declared}, {"attempt", stored.attempt}});
   SendJoined(pending.session, pending.request, job, stored);
   SendNews(job);
 }
@@ -148,7 +148,7 @@ void DispatcherCore::Impl::TakeSeat(Job& job, Consumer& consumer, Changes& chang
   const bool same_epoch = job.holds() && before->epoch == consumer.epoch;
   CountOnFrom(*before, same_epoch, consumer);
   if (same_epoch) consumer.lanes_had = before->lanes_had;
-  Log(consumer.name + " takes the seat of " + before->name + " in " + Named(job));
+  Log("consumer.replace", {{"job", job.name}, {"consumer", consumer.name}, {"index", consumer.index}, {"before", before->name}});
   RemoveMember(job, before->id, !before->expired, changes);
 }
 

@@ -176,16 +176,20 @@ void DispatcherServer::Impl::WatchDone() {
   seems_done_ = !seems_done_;
   if (!seems_done_) return done_timer_.Cancel();
   done_timer_.After(options_.exit_when_done, [this] {
-    LogInfo("dispatcher.done", {{"why", "all jobs were read to their end"}});
+    const JobCounts jobs = core_.CountJobs();
+    Log(jobs.unfinished == 0 ? LogLevel::kInfo : LogLevel::kWarn, "dispatcher.done",
+        {{"why", jobs.unfinished == 0 ? "all jobs were read to their end" : "nobody reads any more, and jobs were left before their end"},
+         {"finished", jobs.finished},
+         {"unfinished", jobs.unfinished},
+         {"unread_ms", std::chrono::duration_cast<std::chrono::milliseconds>(options_.exit_when_done).count()}});
     if (!tick_.empty()) Flush();
-    End({}, Status(Code::kFinished, "all jobs are done"));
+    End({}, Status(Code::kFinished, "nobody reads any more"));
   });
 }
 
 void DispatcherServer::Impl::Take(Actions& actions) {
   tick_.Take(actions);
-  for (const LogLine& line : actions.log)
-    Log(line.level == LogLine::Level::kWarn ? LogLevel::kWarn : LogLevel::kInfo, "dispatcher.news", {{"what", line.text}});
+  for (const LogEvent& line : actions.log) Log(line.level, line.event, line.fields);
   if (actions.timer.has_value()) {
     core_timer_.After(*actions.timer - Clock::System().Now(), [this] { Feed(TimerFired{}); });
   }

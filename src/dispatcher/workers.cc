@@ -37,7 +37,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   worker.last.budget = hello.memory;
   Reply(session, request, msg::WorkerWelcome{id, static_cast<uint32_t>(std::chrono::milliseconds(kWorkerLease).count())});
   if (added) {
-    Log("worker " + hello.name + " at " + hello.address + " registered");
+    Log("worker.join", {{"worker", hello.name}, {"address", hello.address}, {"memory", hello.memory}, {"cpus", hello.cpus}});
     AddReplicas(id);
   }
   TellAllWorkersChanged();
@@ -109,8 +109,12 @@ void DispatcherCore::Impl::LoseWorker(WorkerId id, const std::string& why) {
   auto it = workers_.find(id);
   if (it == workers_.end()) return;
   const bool said_so = it->second.info.draining;
-  Log("worker " + it->second.name + " at " + it->second.info.address + " is gone: " + (said_so ? "it has drained" : why),
-      said_so ? LogLine::Level::kInfo : LogLine::Level::kWarn);
+  Log(said_so ? "worker.leave" : "worker.lost",
+      {{"worker", it->second.name},
+       {"address", it->second.info.address},
+       {"lanes", it->second.last.lanes},
+       {"why", said_so ? "it has drained" : why}},
+      said_so ? LogLevel::kInfo : LogLevel::kWarn);
   workers_.erase(it);
   for (auto& [job_id, job] : jobs_) {
     Changes changes;

@@ -97,7 +97,7 @@ void DispatcherNode::OnLinkDown(LinkId link) {
 
 void DispatcherNode::Feed(const Event& event) {
   core_->On(Now(), event, actions_);
-  for (LogLine& line : actions_.log) world_.Trace(*this, line.text);
+  for (const LogEvent& line : actions_.log) world_.Trace(*this, FormatEvent(line.event, line.fields));
   if (actions_.timer.has_value()) {
     After(*actions_.timer - Now(), [this, timer = ++timer_] {
       if (timer == timer_) Feed(TimerFired{});

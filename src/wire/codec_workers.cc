@@ -54,9 +54,13 @@ Status TakeBody(const fb::WorkerBeatReply& in, msg::WorkerBeatReply& out) {
   return {};
 }
 
-Offset<fb::ListInputs> PutBody(Builder& b, const msg::ListInputs& m) { return fb::CreateListInputs(b, Raw(m.job), PutBlob(b, m.plan), m.seed); }
+Offset<fb::ListInputs> PutBody(Builder& b, const msg::ListInputs& m) {
+  const auto plan = PutBlob(b, m.plan);
+  const auto name = b.CreateString(m.name);
+  return fb::CreateListInputs(b, Raw(m.job), plan, m.seed, name, b.CreateString(m.consumer));
+}
 Status TakeBody(const fb::ListInputs& in, msg::ListInputs& out) {
-  out = {JobId{in.job()}, Blob(in.plan()), in.seed()};
+  out = {JobId{in.job()}, Blob(in.plan()), in.seed(), Text(in.name()), Text(in.consumer())};
   return {};
 }
 

@@ -62,7 +62,7 @@ inline std::vector<Message> SampleMessages() {
       msg::WorkerWelcome{WorkerId{1}, 2},
       msg::WorkerBeat{WorkerId{1}, true, 2, 3, 4, 5, 6, 7, 8, {JobId{9}}},
       msg::WorkerBeatReply{false, true, {JobId{1}, JobId{2}}},
-      msg::ListInputs{JobId{1}, blob, 2},
+      msg::ListInputs{JobId{1}, blob, 2, "train", "host:7"},
       msg::Inputs{JobId{1}, blob, "hash", layout},
       msg::GetJob{JobId{1}},
       msg::JobReply{JobId{1}, "dataset", blob, blob, 2, Mode::kStrict, Generation{3}, "name"},

@@ -287,6 +287,8 @@ struct ListInputs {  // the dispatcher asks a worker
   JobId job{};
   std::string plan;
   uint64_t seed = 0;
+  std::string name{};      // the job's, and…
+  std::string consumer{};  // …who asks for it: for the worker's log
   friend bool operator==(const ListInputs&, const ListInputs&) = default;
 };
 struct Inputs {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/caught.h"
+#include "base/log.h"
 
 namespace penstock::worker {
 
@@ -11,13 +12,19 @@ namespace penstock::worker {
 class Lanes::Task {
  public:
   Task(const StartLane& start, const Job& job, LaneAllocator allocator)
-      : start_(start), pipeline_(job.pipeline), executors_(job.executors), threads_(job.threads), allocator_(std::move(allocator)) {}
+      : start_(start),
+        about_{{"job", job.name}, {"epoch", start.lane.epoch}, {"lane", start.lane.lane}},
+        pipeline_(job.pipeline),
+        executors_(job.executors),
+        threads_(job.threads),
+        allocator_(std::move(allocator)) {}
 
   Pool* threads() const { return threads_.get(); }  // null: the worker's pool
 
   void Extend(Seq to) { extend_ = to; }
 
   Note Step(uint64_t room) {
+    const LogScope scope(about_);
     allocator_.BeginStep(room);
     Note note;
     StepDone done{.task = start_.task, .outcome = AdvanceOrFail(note.block), .state_bytes = 0};
@@ -72,6 +79,7 @@ class Lanes::Task {
   }
 
   StartLane start_;
+  const std::vector<LogField> about_;
   std::shared_ptr<const Pipeline> pipeline_;
   std::shared_ptr<JobExecutors> executors_;
   std::shared_ptr<Pool> threads_;
@@ -90,9 +98,9 @@ void Lanes::End(Job job) {
   if (job.threads != nullptr) job.threads->Stop();
 }
 
-void Lanes::AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline, std::shared_ptr<JobExecutors> executors, uint32_t threads) {
+void Lanes::AddJob(JobId job, std::string name, std::shared_ptr<const Pipeline> pipeline, std::shared_ptr<JobExecutors> executors, uint32_t threads) {
   std::shared_ptr<Pool> pool = executors == nullptr ? nullptr : std::make_shared<Pool>(threads);
-  jobs_[job] = {std::move(pipeline), std::move(executors), std::move(pool)};
+  jobs_[job] = {std::move(name), std::move(pipeline), std::move(executors), std::move(pool)};
 }
 
 std::shared_ptr<const Pipeline> Lanes::Find(JobId job) const {

@@ -22,7 +22,7 @@ class Lanes {
   ~Lanes();
 
   // `executors`: of a pipeline that runs code, else null. Its lanes wait for user code on threads of their own, so that nobody else's wait for it.
-  void AddJob(JobId job, std::shared_ptr<const Pipeline> pipeline, std::shared_ptr<JobExecutors> executors, uint32_t threads);
+  void AddJob(JobId job, std::string name, std::shared_ptr<const Pipeline> pipeline, std::shared_ptr<JobExecutors> executors, uint32_t threads);
   void Forget(JobId job);
   std::shared_ptr<const Pipeline> Find(JobId job) const;  // null where it is not known
 
@@ -37,6 +37,7 @@ class Lanes {
   std::shared_ptr<Inbox> inbox_;
   std::shared_ptr<JobSegments> segments_;
   struct Job {
+    std::string name;
     std::shared_ptr<const Pipeline> pipeline;
     std::shared_ptr<JobExecutors> executors;
     std::shared_ptr<Pool> threads;

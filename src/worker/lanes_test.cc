@@ -40,7 +40,7 @@ TEST(Lanes, AnOperatorThatRunsOutOfMemoryEndsItsLaneAndNothingElse) {
   const auto inbox = std::make_shared<Inbox>(io, [&](Inbox::Notes notes) { told.set_value(std::move(notes)); });
   Pool pool(1);
   Lanes lanes(pool, inbox, std::make_shared<JobSegments>(std::make_shared<SegmentTable>(), 64 * kMiB));
-  lanes.AddJob(JobId{1}, std::make_shared<HungryPipeline>(), nullptr, 0);
+  lanes.AddJob(JobId{1}, "train", std::make_shared<HungryPipeline>(), nullptr, 0);
   lanes.Start({.task = TaskId{3}, .job = JobId{1}, .lane = {.epoch = Epoch{0}, .replica = {}, .lane = LaneId{5}}, .from = {}});
   lanes.Step({.task = TaskId{3}, .room = kMiB});
   const Inbox::Notes notes = told.get_future().get();

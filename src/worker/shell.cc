@@ -212,7 +212,7 @@ void Shell::Compile(JobId job, msg::JobReply reply) {
     io_.Post([this, job, name = reply.name, generation = reply.generation, pipeline = std::move(pipeline), executors = std::move(executors)] {
       names_[job] = name;
       if (!pipeline.ok()) return Apply(JobFailed{job, pipeline.status()});
-      lanes_.AddJob(job, *pipeline, executors, kCallsOut * code_.executors.processes);
+      lanes_.AddJob(job, name, *pipeline, executors, kCallsOut * code_.executors.processes);
       TellKnown(job, generation, **pipeline);
     });
   });
@@ -225,6 +225,8 @@ void Shell::Do(ForgetJob& action) {
 
 void Shell::Do(ListJobInputs& action) {
   pool_.Submit(0, [this, session = link_->session(), request = action.request, ask = std::move(action.ask)] {
+    const std::vector<LogField> about{{"job", ask.name.empty() ? std::to_string(Raw(ask.job)) : ask.name}, {"peer", ask.consumer}};
+    const LogScope scope(about);
     auto inputs = Caught([&] { return ListAndCut(ask, code_.allowed); });
     Message reply = inputs.ok() ? Message(std::move(*inputs)) : Message(msg::Failed{inputs.status()});
     io_.Post([this, session, request, reply = std::move(reply)] { link_->Reply(session, request, reply); });
