@@ -335,6 +335,37 @@ def test_one_peer_cannot_take_all_connections(servers: Servers) -> None:
         connection.close()
 
 
+def _refusals(server: Server) -> list[tuple[str, int]]:
+    """Events about peers that were not let in, each with how many it stands for."""
+    return [(event, int(count)) for event, count in re.findall(r"warn\w* (\w+\.refused) peer=127\.0\.0\.2\S* .*count=(\d+)", server.log)]
+
+
+def test_who_is_not_let_in_is_in_the_log_a_line_a_second_with_a_count(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    begin = time.monotonic()
+    for _ in range(200):
+        with _connect(dispatcher, "127.0.0.2") as peer:
+            peer.sendall(b"GET / HTTP/1.1\r\nHost: penstock-and-no-web-server\r\n\r\n")
+            _read_to_end(peer)
+    wait_until(lambda: sum(count for _, count in _refusals(dispatcher)) == 200, "all of them are counted")
+    assert len(_refusals(dispatcher)) <= 2 + (time.monotonic() - begin)
+    assert {event for event, _ in _refusals(dispatcher)} == {"hello.refused"}
+
+
+def test_handshakes_that_fail_and_floods_are_in_the_log(servers: Servers, files: Files) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *files.serving)
+    with pytest.raises(penstock.PermissionDenied):
+        penstock.connect(dispatcher.address, tls=files.authority.ca, timeout=5)
+    wait_until(lambda: "handshake.refused" in dispatcher.log, "it is logged")
+    assert 'why="the client showed no certificate"' in dispatcher.log
+    greedy = [_connect(dispatcher, "127.0.0.2") for _ in range(300)]
+    wait_until(
+        lambda: sum(count for event, count in _refusals(dispatcher) if event == "connection.refused") == len(greedy) - 256, "the flood is logged"
+    )
+    for connection in greedy:
+        connection.close()
+
+
 def test_the_token_file_alone_is_named_in_the_environment(servers: Servers, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", PENSTOCK_TOKEN_FILE=str(files.token))
     servers.start("worker", "--dispatcher", dispatcher.address, PENSTOCK_TOKEN_FILE=str(files.token))

@@ -56,6 +56,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   void SkipPayload(uint32_t stream);
   uint64_t unsent_control() const { return unsent_control_; }  // of it, what is no block
   bool secure() const { return stream_->secure(); }            // under TLS; known once a frame came
+  bool shaken() const { return shaken_; }                      // past the TLS handshake, where there is one
   // The next descriptor that came beside the frames so far.
   Fd TakeDescriptor();
   // True once for each stretch in which something was read (written): how a session knows silence.

@@ -10,11 +10,40 @@
 #include "wire/frame_pipe.h"
 #include "wire/hello.h"
 #include "wire/net.h"
+#include "wire/refusals.h"
 #include "wire/session_impl.h"
 #include "wire/tls.h"
 
 namespace penstock {
 namespace {
+
+// Logs who was not let in. What it holds back it says within a second, and when it is closed.
+class RefusalLog {
+ public:
+  explicit RefusalLog(IoThread& io) : timer_(std::make_unique<Timer>(io)) {}
+
+  void Say(std::string_view event, const std::string& host, const std::string& peer, const Status& why) {
+    const bool waits = !book_.idle();
+    if (const auto line = book_.Note(Clock::System().Now(), host, {event, peer, why.message(), 1})) Write(*line);
+    if (!waits) SayHeldLater();
+  }
+  void Close() {
+    timer_.reset();
+    for (const auto& line : book_.Due(Clock::System().Now() + RefusalBook::kPause)) Write(line);
+  }
+
+ private:
+  static void Write(const RefusalBook::Line& line) { LogWarn(line.event, {{"peer", line.peer}, {"why", line.why}, {"count", line.count}}); }
+  void SayHeldLater() {
+    if (timer_ == nullptr || book_.idle()) return;
+    timer_->After(RefusalBook::kPause, [this] {
+      for (const auto& line : book_.Due(Clock::System().Now())) Write(line);
+      SayHeldLater();
+    });
+  }
+  RefusalBook book_;
+  std::unique_ptr<Timer> timer_;
+};
 
 // What every accepted connection needs to know.
 struct Service {
@@ -23,6 +52,7 @@ struct Service {
   SessionHandler& handler;
   const Accepted accepted;
   const std::shared_ptr<PeerBook> peers;
+  const std::shared_ptr<RefusalLog> refusals;
 
   // TLS is for peers that come over a network; with a token, who shows it needs no certificate.
   std::unique_ptr<ByteStream> StreamFor(bool local_socket) const {
@@ -47,6 +77,7 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
       : service_(std::move(service)),
         place_(std::move(place)),
         peer_(PeerText(fd.get())),
+        host_(PeerHost(fd.get())),
         may_share_(PeerUid(fd.get()) == std::optional(geteuid())),
         local_(IsLocalPeer(fd.get())),
         over_unix_(PeerUid(fd.get()).has_value()),
@@ -71,7 +102,6 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
     const bool lacks_tls = service_->params.tls != nullptr && !over_unix_ && !pipe_->secure();
     HelloAnswer answer = AnswerHello(service_->params, *hello, {.may_share = may_share_, .lacks_tls = lacks_tls});
     if (!answer.reply.error.ok()) {
-      LogWarn("hello.refused", {{"peer", peer_}, {"why", answer.reply.error.message()}});
       Refuse(answer.reply.error, FrameType::kControl);
       return {};
     }
@@ -107,6 +137,7 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
 
   // Tells the peer why, and forgets it. Whoever said a hello gets a reply to it.
   void Refuse(const Status& why, FrameType as) {
+    service_->refusals->Say(pipe_->shaken() ? "hello.refused" : "handshake.refused", host_, peer_, why);
     const Message message =
         as == FrameType::kControl ? Message(msg::HelloReply{.version = 0, .cluster = {}, .term = {}, .shm = false, .error = why}) : msg::Failed{why};
     pipe_->Farewell({{.type = as}, EncodeMessage(message), {}, nullptr});
@@ -128,6 +159,7 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
   const std::shared_ptr<const Service> service_;
   const std::shared_ptr<PeerBook::Place> place_;
   const std::string peer_;
+  const std::string host_;
   const bool may_share_;
   const bool local_;
   const bool over_unix_;
@@ -154,6 +186,7 @@ class Acceptor final : public std::enable_shared_from_this<Acceptor>, private Io
   void OnIoStop() override {
     pause_.reset();
     socket_.close();
+    service_->refusals->Close();
   }
 
   void Wait() {
@@ -171,6 +204,7 @@ class Acceptor final : public std::enable_shared_from_this<Acceptor>, private Io
       std::string why;
       auto place = service_->peers->Enter(PeerHost(peer.fd.get()), Clock::System().Now(), why);
       if (place == nullptr) {
+        service_->refusals->Say("connection.refused", PeerHost(peer.fd.get()), PeerText(peer.fd.get()), Status(Code::kBusy, why));
         if (service_->params.tls == nullptr) TurnAway(peer.fd.get(), why);
         continue;
       }
@@ -208,7 +242,8 @@ Result<std::unique_ptr<Listener>> Listen(IoThread& io, ListenParams params, Sess
   PENSTOCK_ASSIGN(const Address address, ParseAddress(params.address));
   PENSTOCK_ASSIGN(Bound bound, ListenOn(address));
   const auto peers = std::make_shared<PeerBook>(params.limits);
-  const std::shared_ptr<const Service> service(new Service{io, std::move(params), handler, std::move(accepted), peers});
+  const std::shared_ptr<const Service> service(
+      new Service{io, std::move(params), handler, std::move(accepted), peers, std::make_shared<RefusalLog>(io)});
   auto acceptor = std::make_shared<Acceptor>(service, std::move(bound.fd));
   io.Post([acceptor] { acceptor->Begin(); });
   return std::unique_ptr<Listener>(std::make_unique<ListenerImpl>(io, std::move(bound.address), std::move(acceptor)));
