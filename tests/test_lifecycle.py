@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import resource
@@ -59,6 +60,41 @@ def test_a_worker_is_alive_while_it_waits_for_the_dispatcher_and_ready_when_it_i
     finally:
         waiting.kill()
         waiting.communicate()
+
+
+def test_a_worker_stays_ready_while_the_dispatcher_is_away_because_it_is_read_from(servers: Servers, dispatcher: Server) -> None:
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--http", "127.0.0.1:0")
+    with (
+        penstock.connect(dispatcher.address, shared_memory=False) as service,
+        Dataset.from_range(10**6).batch(100).distribute(service, job_name="goes-on") as reader,
+    ):
+        batches = iter(reader)
+        next(batches)
+        dispatcher.process.kill()
+        wait_until(lambda: "dispatcher.down" in worker.log, "the worker misses the dispatcher")
+        assert _get(worker, "/readyz") == (200, "ok\n")
+        next(batches)
+
+
+def test_probes_may_ask_for_the_head_alone(dispatcher: Server) -> None:
+    address = re.search(r"http.up address=(\S+)", dispatcher.log)
+    assert address
+    for path, code in (("/readyz", 200), ("/healthz", 200), ("/else", 404)):
+        connection = http.client.HTTPConnection(address[1], timeout=10)
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read(), int(answer.headers["Content-Length"]) > 0) == (code, b"", True)
+        connection.close()
+
+
+def test_a_worker_that_waits_for_its_dispatcher_ends_with_0_when_asked_to() -> None:
+    command = [_binary.path(), "worker", "--dispatcher", "127.0.0.1:1", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        assert "http.up" in waiting.stderr.readline()
+        waiting.terminate()
+        assert waiting.wait(20) == 0
+        assert 'worker.stop why="asked to before the dispatcher knew it"' in waiting.stderr.read()
 
 
 def test_servers_with_addresses_of_their_own_have_the_same_port_for_probes(servers: Servers) -> None:

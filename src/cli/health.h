@@ -1,7 +1,8 @@
 // /healthz and /readyz, for probes (deploy/README.md).
 //
 // Liveness fails only where starting again would help: the server's I/O thread does not come to answer. Readiness says whether to send it work; a
-// dispatcher's never waits for readers, because their names resolve only once they are ready, and they need the dispatcher's to become so.
+// dispatcher's never waits for readers, because their names resolve only once they are ready, and they need the dispatcher's to become so. A worker's
+// waits for the dispatcher once, and not again when that is away: consumers read on from the lanes they have, and find it by its name to open others.
 #pragma once
 
 #include <functional>

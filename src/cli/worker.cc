@@ -86,6 +86,7 @@ class Worker final : public Command {
   }
 
  private:
+  // A dispatcher that is away makes it no less ready: health.h says why.
   static Health::State Look(worker::WorkerServer& server) {
     if (!server.Alive(kAnswersWithin)) return {.alive = false, .ready = false, .why = {}};
     return {.alive = true, .ready = !server.stats().draining, .why = "draining"};

@@ -28,17 +28,21 @@ std::string_view Reason(int code) {
   }
 }
 
-std::string Render(const HttpResponse& response) {
+// A HEAD is told how long the body would be.
+std::string Render(const HttpResponse& response, bool with_body) {
   return "HTTP/1.1 " + std::to_string(response.code) + " " + std::string(Reason(response.code)) + "\r\nContent-Type: " + response.type +
-         "\r\nContent-Length: " + std::to_string(response.body.size()) + "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" + response.body;
+         "\r\nContent-Length: " + std::to_string(response.body.size()) + "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n" +
+         (with_body ? response.body : "");
 }
+
+constexpr std::string_view kHead = "HEAD";
 
 HttpResponse Answer(const HttpHandler& handler, std::string_view request) {
   const std::string_view line = request.substr(0, request.find("\r\n"));
   const size_t space = line.find(' ');
   const size_t end = line.rfind(" HTTP/1.");
   if (space == std::string_view::npos || end == std::string_view::npos || end <= space) return {400, "not an HTTP/1 request\n"};
-  if (line.substr(0, space) != "GET") return {405, "only GET is answered here\n"};
+  if (line.substr(0, space) != "GET" && line.substr(0, space) != kHead) return {405, "only GET and HEAD are answered here\n"};
   const std::string_view target = line.substr(space + 1, end - space - 1);
   return handler(std::string(target.substr(0, target.find('?'))));
 }
@@ -159,7 +163,7 @@ Connection::~Connection() {
 }
 
 void Connection::Respond() {
-  response_ = Render(Answer(server_.handler, request_));
+  response_ = Render(Answer(server_.handler, request_), !request_.starts_with(std::string(kHead) + " "));
   Write();
 }
 
