@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
 from conftest import StartCluster
 from penstock import _binary
+from support.certificates import make_authority
 
 FAILED = 3
 
@@ -102,6 +104,20 @@ def test_doctor_warns_of_a_token_that_others_can_read(tmp_path: Path) -> None:
     assert f"others can read {token}: chmod 600 it" in said.stdout
     token.chmod(0o600)
     assert "chmod" not in _doctor(PENSTOCK_TOKEN_FILE=str(token)).stdout
+
+
+def test_doctor_warns_of_a_key_that_others_can_read_and_fails_a_certificate_that_has_expired(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path / "ours")
+    cert, key = authority.issue("server")
+    Path(key).chmod(0o644)
+    said = _doctor(PENSTOCK_TLS_CA=authority.ca, PENSTOCK_TLS_CERT=cert, PENSTOCK_TLS_KEY=key)
+    assert (said.returncode, f"others can read {key}: chmod 600 it" in said.stdout) == (0, True)
+    Path(key).chmod(0o600)
+    assert "chmod" not in _doctor(PENSTOCK_TLS_CA=authority.ca, PENSTOCK_TLS_CERT=cert, PENSTOCK_TLS_KEY=key).stdout
+    cert, key = authority.issue_until("old", datetime(2020, 1, 2, tzinfo=timezone.utc))
+    said = _doctor(PENSTOCK_TLS_CA=authority.ca, PENSTOCK_TLS_CERT=cert, PENSTOCK_TLS_KEY=key)
+    assert said.returncode == FAILED
+    assert f"failed  security     the TLS certificate {cert} expired at 2020-01-02T00:00:00Z" in said.stdout
 
 
 def test_doctor_warns_of_ranks_that_have_no_name_to_meet_under() -> None:

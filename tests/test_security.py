@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import time
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,47 @@ def test_a_certificate_for_another_host_is_refused(servers: Servers, files: File
     dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token-file", str(files.token))
     with pytest.raises(penstock.PermissionDenied, match="subjectAltName"):
         penstock.connect(dispatcher.address, tls=files.authority.ca, timeout=5)
+
+
+# ---- certificates that expire
+
+
+def test_a_server_refuses_to_start_with_a_certificate_that_has_expired_and_so_does_a_client(files: Files) -> None:
+    cert, key = files.authority.issue_until("old", datetime(2020, 1, 2, tzinfo=timezone.utc))
+    tls = ["--tls-ca", files.authority.ca, "--tls-cert", cert, "--tls-key", key]
+    for command in (["dispatcher", "--listen", "127.0.0.1:0"], ["worker", "--dispatcher", "127.0.0.1:9"], ["status", "--dispatcher", "127.0.0.1:9"]):
+        refused = run(*command, *tls)
+        assert refused.returncode == 2
+        assert f"{cert} expired at 2020-01-02T00:00:00Z" in refused.stderr
+        assert "renew it" in refused.stderr
+    with pytest.raises(penstock.Invalid, match="expired at 2020-01-02"):
+        penstock.connect("127.0.0.1:9", tls={"ca": files.authority.ca, "cert": cert, "key": key}, timeout=5)
+
+
+def test_a_certificate_that_expires_while_its_server_runs_is_named_as_the_servers_with_the_time(servers: Servers, files: Files) -> None:
+    end = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=4)
+    cert, key = files.authority.issue_until("short-server", end)
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--token-file", str(files.token))
+    command = ["status", "--dispatcher", dispatcher.address, "--tls-ca", files.authority.ca, "--token-file", str(files.token)]
+    refused = wait_until(lambda: done if (done := run(*command)).returncode else None, "it expires")
+    assert refused.returncode == 2
+    assert f"its certificate expired at {end:%Y-%m-%dT%H:%M:%SZ}: renew it there" in refused.stderr
+    wait_until(lambda: "handshake.refused" in dispatcher.log, "the refusal is logged")
+    assert "the client does not accept this server's certificate" in dispatcher.log
+
+
+def test_a_certificate_that_expires_while_its_client_runs_is_named_as_the_clients_with_the_time(servers: Servers, files: Files) -> None:
+    end = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=4)
+    cert, key = files.authority.issue_until("short-client", end)
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", *files.serving)
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--tls-ca", files.authority.ca, "--tls-cert", cert, "--tls-key", key)
+    wait_until(lambda: datetime.now(timezone.utc) > end + timedelta(seconds=1), "it expires")
+    dispatcher.process.kill()
+    again = servers.start("dispatcher", "--listen", dispatcher.address, *files.serving)
+    wait_until(lambda: "dispatcher.refused" in worker.log, "the worker is refused")
+    words = f"which expired at {end:%Y-%m-%dT%H:%M:%SZ}: renew the one that PENSTOCK_TLS_CERT names"
+    assert words in worker.log
+    wait_until(lambda: f"the client's certificate expired at {end:%Y-%m-%dT%H:%M:%SZ}" in again.log, "the server says so, too")
 
 
 def test_only_tls_1_3_is_spoken(servers: Servers, files: Files) -> None:

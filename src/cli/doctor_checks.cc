@@ -66,8 +66,9 @@ Finding CheckCredentials(const SecurityFlags& security) {
   const auto credentials = security.Read();
   if (!credentials.ok()) return {Kind::kFailed, "security", credentials.status().message()};
   const std::string text = std::string(credentials->token.empty() ? "no token" : "a token") + ", " + (credentials->tls ? "TLS" : "no TLS");
-  const std::string file = security.token_file();
-  if (OthersCanRead(file)) return {Kind::kWarn, "security", text + "; others can read " + file + ": chmod 600 it"};
+  for (const std::string& file : {security.token_file(), security.tls_files().key}) {
+    if (OthersCanRead(file)) return {Kind::kWarn, "security", text + "; others can read " + file + ": chmod 600 it"};
+  }
   return {Kind::kFine, "security", text};
 }
 

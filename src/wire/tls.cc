@@ -11,6 +11,8 @@
 #include <cstring>
 #include <optional>
 
+#include "wire/certificates.h"
+
 namespace penstock {
 namespace {
 
@@ -35,27 +37,55 @@ void SetUpOnce() {
   (void)done;
 }
 
-// What a failed handshake or a fatal alert means to the person who set it up.
-Status Judge(const SSL* ssl, bool client) {
-  const long verified = SSL_get_verify_result(ssl);
-  if (verified != X509_V_OK) {
-    const std::string why = X509_verify_cert_error_string(verified);
-    return Status(Code::kPermission,
-                  client ? "its certificate is not from the authority of PENSTOCK_TLS_CA (" + why + "): let both sides use the same one"
-                         : "the client's certificate is not from the authority of --tls-ca (" + why + ")");
+// The peer's certificate was not accepted here.
+Status JudgePeer(const SSL* ssl, bool client, long verified) {
+  if (const auto wrong = PeerOutOfDate(ssl, client ? "its" : "the client's")) {
+    return Status(Code::kPermission, *wrong + ": renew it there" + (client ? " (--tls-cert), and start that server again" : "") +
+                                         "; if it is good, look at the clocks of both machines");
   }
+  const std::string why = X509_verify_cert_error_string(verified);
+  return Status(Code::kPermission, client
+                                       ? "its certificate is not from the authority of PENSTOCK_TLS_CA (" + why + "): let both sides use the same one"
+                                       : "the client's certificate is not from the authority of --tls-ca (" + why + ")");
+}
+
+// The service does not accept the certificate that this process showed.
+Status JudgeOwn(SSL* ssl, int reason) {
+  const X509* own = SSL_get_certificate(ssl);
+  const auto wrong = own == nullptr ? std::nullopt : OutOfDate(own);
+  if (wrong || reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED) {
+    return Status(Code::kPermission, "the service does not accept this process's certificate, which " + wrong.value_or("has expired by its clock") +
+                                         ": renew the one that PENSTOCK_TLS_CERT names, and start this process again");
+  }
+  return Status(Code::kPermission,
+                "the service does not accept this certificate (" + LastError() + "): let PENSTOCK_TLS_CERT name one from its authority");
+}
+
+// Alerts about the receiver's certificate. Trying again with the same brings the same.
+bool RefusesCertificate(int reason) {
+  constexpr std::array kReasons = {SSL_R_TLSV1_ALERT_UNKNOWN_CA,          SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
+                                   SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED,
+                                   SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE};
+  return std::find(kReasons.begin(), kReasons.end(), reason) != kReasons.end();
+}
+
+// What a failed handshake or a fatal alert means to the person who set it up.
+Status Judge(SSL* ssl, bool client) {
+  const long verified = SSL_get_verify_result(ssl);
+  if (verified != X509_V_OK) return JudgePeer(ssl, client, verified);
   const int reason = ERR_GET_REASON(ERR_peek_last_error());
   if (client && (reason == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED || reason == SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE)) {
     return Status(Code::kPermission, "the service asks for a certificate: let PENSTOCK_TLS_CERT and PENSTOCK_TLS_KEY name one from its authority");
   }
-  if (client && (reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA || reason == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE)) {
-    return Status(Code::kPermission,
-                  "the service does not accept this certificate (" + LastError() + "): let PENSTOCK_TLS_CERT name one from its authority");
-  }
+  if (client && RefusesCertificate(reason)) return JudgeOwn(ssl, reason);
   if (client && reason == SSL_R_WRONG_VERSION_NUMBER) {
     return Status(Code::kPermission, "it does not speak TLS: start it with --tls-cert and --tls-key, or unset PENSTOCK_TLS_CA");
   }
   if (!client && reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) return Status(Code::kPermission, "the client showed no certificate");
+  if (!client && RefusesCertificate(reason)) {
+    return Status(Code::kPermission,
+                  "the client does not accept this server's certificate (" + LastError() + "): let both sides use the same authority");
+  }
   return Status(client ? Code::kUnavailable : Code::kPermission, "the TLS handshake failed: " + LastError());
 }
 
@@ -239,6 +269,8 @@ Result<std::shared_ptr<const Tls>> Tls::Load(const TlsFiles& files) {
     if (SSL_CTX_use_certificate_chain_file(context.get(), files.cert.c_str()) != 1) return WrongFile("certificate", files.cert);
     if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) return WrongFile("key", files.key);
   }
+  if (!files.ca.empty()) PENSTOCK_TRY(CheckAuthorityDates(files.ca));
+  if (!files.cert.empty()) PENSTOCK_TRY(CheckOwnDates(files.cert));
   return std::shared_ptr<const Tls>(std::make_shared<Loaded>(std::move(context), files));
 }
 

@@ -25,7 +25,8 @@ struct TlsFiles {
 // Loaded once, shared by all connections of a process.
 class Tls {
  public:
-  // Invalid names the file and what is wrong with it. A certificate needs its key, and the other way round.
+  // Invalid names the file and what is wrong with it. A certificate needs its key, and the other way round. One that has expired is refused: it is
+  // read once, so no peer would ever accept this process, and each would say so in its own words, far from here.
   static Result<std::shared_ptr<const Tls>> Load(const TlsFiles& files);
   virtual ~Tls() = default;
 

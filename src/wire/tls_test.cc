@@ -17,14 +17,14 @@ namespace {
 using ::testing::HasSubstr;
 
 // An authority whose only certificate is its own: PEM files of certificate and key.
-TlsFiles MakeAuthority(const std::string& name, const char* alternative) {
+TlsFiles MakeAuthority(const std::string& name, const char* alternative, long seconds = 3600) {
   const std::string path = ::testing::TempDir() + "penstock-" + std::to_string(getpid()) + "-" + name;
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
   const std::unique_ptr<X509, decltype(&X509_free)> cert(X509_new(), X509_free);
   X509_set_version(cert.get(), 2);
   ASN1_INTEGER_set(X509_get_serialNumber(cert.get()), 1);
   X509_gmtime_adj(X509_getm_notBefore(cert.get()), -60);
-  X509_gmtime_adj(X509_getm_notAfter(cert.get()), 3600);
+  X509_gmtime_adj(X509_getm_notAfter(cert.get()), seconds);
   X509_NAME* subject = X509_get_subject_name(cert.get());
   X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
   X509_set_issuer_name(cert.get(), subject);
@@ -110,6 +110,24 @@ TEST_F(TlsTest, ACertificateIsGoodForItsHostAlone) {
   EXPECT_THAT(TryConnect({.tls = elsewhere}).status().message(), HasSubstr("subjectAltName"));
   ServeTls(files, "secret");
   EXPECT_TRUE(TryConnect({.token = "secret", .tls = Loaded(files)}).ok());
+}
+
+TEST(Tls, ACertificateAndAnAuthorityThatHaveExpiredAreNamedWithTheTime) {
+  const TlsFiles old = MakeAuthority("old", "DNS:penstock", -1);
+  for (const TlsFiles& files : {TlsFiles{old.ca, {}, {}}, TlsFiles{{}, old.cert, old.key}}) {
+    const Status refused = Tls::Load(files).status();
+    EXPECT_EQ(refused.code(), Code::kInvalid);
+    EXPECT_THAT(refused.message(), HasSubstr(old.ca + " expired at 20"));
+    EXPECT_THAT(refused.message(), HasSubstr("renew it"));
+  }
+}
+
+TEST(Tls, OneOfSeveralAuthoritiesMayHaveExpired) {
+  const TlsFiles old = MakeAuthority("old", "DNS:penstock", -1);
+  const TlsFiles good = MakeAuthority("good", "DNS:penstock");
+  const std::string both = ::testing::TempDir() + "penstock-" + std::to_string(getpid()) + "-both.pem";
+  std::ofstream(both) << std::ifstream(old.ca).rdbuf() << std::ifstream(good.ca).rdbuf();
+  EXPECT_TRUE(Tls::Load({both, {}, {}}).ok());
 }
 
 TEST(Tls, AFileThatIsNoneIsNamed) {
