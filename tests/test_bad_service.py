@@ -20,6 +20,9 @@ from penstock import Dataset, _binary, _waiting
 from support.cluster import TestCluster, run
 from support.reading import read
 
+MISCONFIGURED = 2
+RETRY = 138
+
 
 def test_an_unreachable_dispatcher_is_named_within_the_deadline() -> None:
     begin = time.monotonic()
@@ -49,9 +52,33 @@ def test_a_port_in_use_is_named() -> None:
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run("dispatcher", "--listen", address)
-    assert done.returncode == 2
+    assert done.returncode == RETRY, "a restart may come before the one that it replaces is gone"
     assert address in done.stderr
     assert "in use" in done.stderr
+
+
+def test_an_address_of_another_machine_is_a_mistake() -> None:
+    done = run("dispatcher", "--listen", "192.0.2.1:5050", "--without-token")
+    assert done.returncode == MISCONFIGURED
+    assert "192.0.2.1:5050" in done.stderr
+    assert "no address of this machine" in done.stderr
+
+
+def test_status_without_a_dispatcher_names_the_address_and_what_to_look_at() -> None:
+    done = run("status", "--dispatcher", "127.0.0.1:1")
+    assert done.returncode == RETRY
+    assert "cannot reach the dispatcher at 127.0.0.1:1" in done.stderr
+    assert "is `penstock dispatcher` running there" in done.stderr
+    assert "--dispatcher or PENSTOCK_SERVICE" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\x1b[2J", "x" * 201, "x" * 20_000_000], ids=["empty", "line", "escape", "201", "huge"])
+@pytest.mark.parametrize("where", ["inline", "service"])
+def test_a_job_has_a_name_that_can_be_printed(request: pytest.FixtureRequest, name: str, where: str) -> None:
+    service = "inline" if where == "inline" else request.getfixturevalue("start_cluster")(1).address
+    with pytest.raises(penstock.Invalid, match="expected 1 to 200 bytes without control characters") as refused:
+        Dataset.from_range(5).distribute(service, job_name=name)
+    assert len(str(refused.value)) < 500
 
 
 def test_a_wrong_token_is_refused(start_cluster: StartCluster, tmp_path: Path) -> None:
@@ -259,7 +286,7 @@ def test_a_second_dispatcher_on_a_state_directory_names_the_first(start_cluster:
     cluster = start_cluster(workers=0)
     with cluster.connect():
         done = run("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", str(cluster.directory / "state"))
-    assert done.returncode == 2
+    assert done.returncode == RETRY, "it may be about to end"
     assert str(cluster.dispatcher.pid) in done.stderr
 
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "wire/dispatcher_link.h"
 #include "wire/io_thread.h"
 #include "wire/net.h"
 
@@ -22,7 +23,12 @@ Result<Message> AskDispatcher(const std::string& address, const Credentials& cre
   Silent handler;
   IoThread io("penstock-cli");
   ConnectParams params{.token = credentials.token, .tls = credentials.tls, .role = "cli", .name = {}, .shared_memory = false, .pace = {}};
-  PENSTOCK_ASSIGN(auto session, ConnectAndWait(io, address, std::move(params), handler));
+  auto connected = ConnectAndWait(io, address, std::move(params), handler);
+  if (!connected.ok()) {
+    const Status why = Unreachable(address, connected.status());
+    return IsPermanent(why.code()) ? why : Status(why.code(), why.message() + " (--dispatcher or PENSTOCK_SERVICE names it)");
+  }
+  const std::shared_ptr<Session> session = *std::move(connected);
   auto answer = std::make_shared<std::promise<Result<Message>>>();
   auto waiting = answer->get_future();
   io.Post([&session, &question, answer] {

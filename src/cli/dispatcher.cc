@@ -52,7 +52,7 @@ class Dispatcher final : public Command {
     std::optional<SignalWatch> watch([&running, &asked](int signal) {
       asked = signal;
       auto* server = running.load();
-      if (server == nullptr) _exit(128 + signal);
+      if (server == nullptr) _exit(kExitFine);
       server->Stop();
     });
     PENSTOCK_ASSIGN(const auto health, Health::Start(http_, options_.listen, "starting"));

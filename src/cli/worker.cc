@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <optional>
 
 #include "base/log.h"
@@ -66,9 +67,13 @@ class Worker final : public Command {
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
     std::atomic<worker::WorkerServer*> running{nullptr};
-    std::optional<SignalWatch> watch([&running, asked = 0](int signal) mutable {
+    std::atomic<int> asked = 0;
+    std::optional<SignalWatch> watch([&running, &asked](int signal) {
       auto* server = running.load();
-      if (server == nullptr) _exit(128 + signal);
+      if (server == nullptr) {
+        LogInfo("worker.stop", {{"why", "asked to before the dispatcher knew it"}, {"signal", strsignal(signal)}});
+        _exit(kExitFine);  // nobody reads from it, and it has nothing to give back
+      }
       ++asked == 1 ? server->Drain() : server->Stop();
     });
     PENSTOCK_ASSIGN(const auto health, Health::Start(http_, options_.listen, "waits for the dispatcher at " + options_.dispatcher));
@@ -81,7 +86,9 @@ class Worker final : public Command {
     server->Wait();
     health->Forget();
     watch.reset();
-    LogInfo("worker.stop", {{"why", "drained"}});
+    LogInfo("worker.stop", {{"why", asked == 0   ? "the dispatcher is done, or stays away"
+                                    : asked == 1 ? "asked to, and drained"
+                                                 : "asked to again while it drained"}});
     return kExitFine;
   }
 

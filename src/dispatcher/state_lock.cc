@@ -30,7 +30,7 @@ Result<StateLock> StateLock::Take(const std::string& dir) {
   StateLock lock(path, fd);
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     const std::string first = ReadHolder(fd);
-    return Status(Code::kExists,
+    return Status(Code::kBusy,
                   "the state directory " + dir + " is in use by the dispatcher " + first + ": stop that one, or choose another --state-dir")
         .With("holder", first);
   }

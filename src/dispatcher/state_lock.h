@@ -10,7 +10,7 @@ namespace penstock::dispatcher {
 
 class StateLock {
  public:
-  // Exists, with what the holder wrote, where another process has it.
+  // Busy, with what the holder wrote, where another process has it: one that ends lets go of it.
   static Result<StateLock> Take(const std::string& dir);
   // Who holds it, for whoever comes second.
   Status Describe(const std::string& holder);

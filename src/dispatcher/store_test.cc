@@ -51,7 +51,7 @@ TEST_F(SqliteStoreTest, ASecondDispatcherIsRefusedAndToldWhoTheFirstIs) {
   ASSERT_TRUE(first->Announce("127.0.0.1:5050").ok());
   const Result<std::unique_ptr<Store>> second = OpenSqliteStore(dir_);
   ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.status().code(), Code::kExists);
+  EXPECT_EQ(second.status().code(), Code::kBusy);
   EXPECT_THAT(second.status().message(), HasSubstr(":" + std::to_string(::getpid()) + " at 127.0.0.1:5050"));
   first.reset();
   EXPECT_EQ(Open()->term(), Term{2}) << "the refused one did not count";

@@ -37,7 +37,11 @@ UnixSockaddr ToSockaddr(const UnixAddress& address) {
 Status CannotListen(const Address& address, int error) {
   const std::string what = "cannot listen on " + ToString(address) + ": " + ErrorText(error);
   switch (error) {
-    case EADDRINUSE: return Status(Code::kExists, what + "; another process listens there: choose another port, or 0 for any");
+    // Worth trying again: it may be the one before this, which ends.
+    case EADDRINUSE: return Status(Code::kBusy, what + "; another process listens there: wait for it to end, or choose another port, or 0 for any");
+    case EADDRNOTAVAIL:
+      return Status(Code::kInvalid,
+                    what + "; it is no address of this machine: listen on one of its own, on 0.0.0.0 for all of them, or on 127.0.0.1");
     case EACCES: return Status(Code::kPermission, what + "; choose a port from 1024, or a path that this user may write to");
     default: return Status(Code::kUnavailable, what);
   }
@@ -74,7 +78,7 @@ Result<Bound> ListenUnix(const Address& address, const UnixAddress& local) {
   const UnixSockaddr name = ToSockaddr(local);
   const auto* raw = reinterpret_cast<const sockaddr*>(&name.address);
   auto fd = BindAndListen(address, AF_UNIX, raw, name.length);
-  if (!fd.ok() && fd.status().code() == Code::kExists && !local.abstract) {
+  if (!fd.ok() && fd.status().code() == Code::kBusy && !local.abstract) {
     // A socket file outlives its process: it is in use only if somebody answers.
     const Connecting probe = StartConnect(local);
     if (probe.error == ECONNREFUSED && unlink(local.path.c_str()) == 0) fd = BindAndListen(address, AF_UNIX, raw, name.length);
