@@ -1,10 +1,9 @@
 """Servers as commands: what they print, and with what they end."""
 
-import ctypes
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import penstock
 from penstock import Dataset, _binary
 from penstock.tfrecord import write_tfrecord
 from support.cluster import run
+from support.servers import DAC_OVERRIDE, without
 
 MISCONFIGURED = 2
 
@@ -52,18 +52,11 @@ def test_a_local_service_with_too_little_memory_is_a_mistake_and_not_worth_retry
         penstock.local(workers=1, memory="1KiB")
 
 
-def _without(capability: int) -> Callable[[], None]:
-    """For a test that runs as root, who may do all."""
-    drop_from_bounding_set = 24
-    return lambda: ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0) and None
-
-
 def test_an_address_that_the_user_may_not_take_is_not_worth_retrying(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o500)
-    override_permissions = 1
     done = subprocess.run(
         [_binary.path(), "dispatcher", "--listen", f"unix:{tmp_path}/socket"],
-        preexec_fn=_without(override_permissions),
+        preexec_fn=without(DAC_OVERRIDE),
         capture_output=True,
         text=True,
         timeout=30,

@@ -16,6 +16,7 @@ from conftest import StartCluster
 from model.plans import plain, sortable
 from penstock import Dataset
 from support.cluster import TestCluster
+from support.servers import LOOK_INTO_PROCESSES, Servers, without
 from support.waiting import wait_until
 
 CODE = ["--allow-code", "--cpus", "2"]
@@ -251,6 +252,28 @@ def test_executors_do_not_see_the_token(start_cluster: StartCluster, tmp_path: P
     names = next(iter(Dataset.from_range(1).map(environment).distribute(cluster.connect(token="a secret of some length")))).decode().split(",")
     assert not [name for name in names if "TOKEN" in name]
     assert "OMP_NUM_THREADS" in names
+
+
+def _readable_of_the_worker(_: Any) -> Any:
+    """What user code can open of the process that started it."""
+    return ",".join(name for name in ("environ", "mem", "maps", "status") if _opens(f"/proc/{os.getppid()}/{name}"))
+
+
+def _opens(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except PermissionError:
+        return False
+    return True
+
+
+def test_user_code_finds_no_token_in_the_worker(servers: Servers) -> None:
+    secret = "a secret of some length"
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", PENSTOCK_TOKEN=secret)
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, *CODE, before=without(*LOOK_INTO_PROCESSES), PENSTOCK_TOKEN=secret)
+    assert secret.encode() not in Path(f"/proc/{worker.process.pid}/environ").read_bytes(), "root, who may look into all, finds it wiped"
+    with penstock.connect(dispatcher.address, token=secret) as service:
+        assert next(iter(Dataset.from_range(1).map(_readable_of_the_worker).distribute(service))) == b"status"
 
 
 def test_another_python_is_a_clear_error(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:

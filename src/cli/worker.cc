@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/health.h"
 #include "cli/process.h"
+#include "cli/secrets.h"
 #include "cli/security.h"
 #include "cli/signals.h"
 #include "cli/surroundings.h"
@@ -66,6 +67,8 @@ class Worker final : public Command {
     PrepareServerProcess();
     PENSTOCK_TRY(SetUpLog(LogLevel::kInfo));
     PENSTOCK_TRY(Complete());
+    ForgetSecrets();
+    if (options_.allow_code) HideFromOwnUser();
     std::atomic<worker::WorkerServer*> running{nullptr};
     std::atomic<int> asked = 0;
     std::optional<SignalWatch> watch([&running, &asked](int signal) {
