@@ -1,5 +1,7 @@
 // The store on disk: SQLite in WAL mode, synchronous=FULL, one table of keys.
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -175,16 +177,35 @@ Status SqliteStore::WriteAll(const std::vector<Write>& writes) {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& dir) {
+namespace {
+
+// Plans hold what users wrote, names of files and code: what is made here is for this user alone. What is there already stays as it is.
+Status MakeStateDir(const std::string& dir) {
   std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (error) {
-    return Status(Code::kPermission, "cannot make the state directory " + dir + ": " + error.message() + "; choose another with --state-dir")
-        .With("file", dir);
-  }
+  std::filesystem::path path(dir);
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (!error && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) error.assign(errno, std::generic_category());
+  if (!error && !std::filesystem::is_directory(path)) error = std::make_error_code(std::errc::not_a_directory);
+  if (!error) return {};
+  return Status(Code::kPermission, "cannot make the state directory " + dir + ": " + error.message() + "; choose another with --state-dir")
+      .With("file", dir);
+}
+
+// Before SQLite does; its files beside it get the same mode.
+void MakeOwnersFile(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd >= 0) ::close(fd);  // else SQLite says why
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> OpenSqliteStore(const std::string& dir) {
+  PENSTOCK_TRY(MakeStateDir(dir));
   PENSTOCK_ASSIGN(StateLock lock, StateLock::Take(dir));
   PENSTOCK_TRY(lock.Describe(ThisProcess()));
   const std::string path = dir + "/state.db";
+  MakeOwnersFile(path);
   sqlite3* raw = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
   Database db(raw);

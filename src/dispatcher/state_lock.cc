@@ -21,7 +21,7 @@ std::string ReadHolder(int fd) {
 
 Result<StateLock> StateLock::Take(const std::string& dir) {
   const std::string path = dir + "/lock";
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
     return Status(Code::kPermission,
                   "cannot write to the state directory: " + path + ": " + std::strerror(errno) + "; choose another with --state-dir")

@@ -57,6 +57,20 @@ TEST_F(SqliteStoreTest, ASecondDispatcherIsRefusedAndToldWhoTheFirstIs) {
   EXPECT_EQ(Open()->term(), Term{2}) << "the refused one did not count";
 }
 
+TEST_F(SqliteStoreTest, WhatItMakesIsForItsUserAloneAndWhatWasThereStaysAsItWas) {
+  const auto mode = [](const std::string& path) { return static_cast<unsigned>(std::filesystem::status(path).permissions()); };
+  const mode_t before = ::umask(0);
+  auto store = Open();
+  ASSERT_TRUE(store->Commit({{"a", "1"}}).ok());
+  ::umask(before);
+  EXPECT_EQ(mode(dir_), 0700u);
+  for (const auto& file : std::filesystem::directory_iterator(dir_)) EXPECT_EQ(mode(file.path()), 0600u) << file.path();
+  store.reset();
+  std::filesystem::permissions(dir_, std::filesystem::perms{0750});
+  Open();
+  EXPECT_EQ(mode(dir_), 0750u);
+}
+
 TEST_F(SqliteStoreTest, ADirectoryThatCannotBeMadeIsNamed) {
   std::ofstream(dir_) << "a file";
   const Status error = OpenSqliteStore(dir_ + "/state").status();
