@@ -45,6 +45,7 @@ nb::dict ToPython(const cluster::Identity& identity) {
   out["job"] = identity.job;
   out["job_named"] = identity.job_from == cluster::Source::kArgument || identity.job_from == cluster::Source::kPenstock;
   out["attempt"] = identity.attempt;
+  out["on_platform"] = cluster::OnPlatform(identity);
   out["misplaced"] = identity.misplaced;
   out["warnings"] = identity.warnings;
   return out;

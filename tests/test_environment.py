@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import penstock
-from penstock import Dataset, _binary, _identity
+from penstock import Dataset, _binary, _identity, _waiting
+from penstock import service as services
 from support.servers import Servers
+from support.waiting import wait_until
 
 READ = """
 import sys, penstock
@@ -81,6 +87,70 @@ def test_ranks_that_are_started_by_hand_as_the_page_says_share_a_job(servers: Se
     said = [rank.communicate(timeout=60)[0].split() for rank in ranks]
     assert [name for name, _ in said] == ["train-7", "train-7"]
     assert sum(int(rows) for _, rows in said) == 100
+
+
+# ---- how long the service is waited for
+
+
+@pytest.fixture
+def late(servers: Servers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Late:
+    """Who is named by a user is not waited for at all; who waits says so at once."""
+    monkeypatch.setattr(services, "NAMED_WITHIN", 0.1)
+    monkeypatch.setattr(_waiting, "SAY_AFTER", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+
+    def start_servers() -> None:
+        wait_until(lambda: "waiting for the dispatcher" in caplog.text, "somebody waits")
+        servers.start("worker", "--dispatcher", servers.start("dispatcher", "--listen", address).address)
+
+    return Late(address, start_servers)
+
+
+@dataclass(frozen=True)
+class Late:
+    address: str
+    start: Callable[[], None]  # the servers, when somebody waits for them
+
+    def expect_rows(self, read: Callable[[], int]) -> None:
+        with ThreadPoolExecutor(1) as thread:
+            rows = thread.submit(read)
+            self.start()
+            assert rows.result(30) == 5
+
+
+def test_a_service_that_the_platform_names_is_waited_for_until_its_servers_come(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", _tf_config(late.address, "chief", 0))
+    monkeypatch.setenv("PENSTOCK_WORLD_SIZE", "1")
+    monkeypatch.setenv("PENSTOCK_RANK", "0")
+    late.expect_rows(lambda: len(list(Dataset.from_range(5).distribute())))
+
+
+def test_so_is_one_that_a_manifest_names_for_the_platforms_processes(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_SERVICE", f"penstock://{late.address}")
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "0")
+    monkeypatch.setenv("PENSTOCK_WORLD_SIZE", "1")
+    late.expect_rows(lambda: len(list(Dataset.from_range(5).distribute())))
+
+
+def test_a_timeout_that_is_given_is_kept_for_a_service_that_the_user_names(late: Late) -> None:
+    late.expect_rows(lambda: len(list(Dataset.from_range(5).distribute(late.address, timeout=60))))
+
+
+def test_a_service_that_the_user_names_is_there_soon_or_never(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(penstock.Unavailable, match=late.address):
+        Dataset.from_range(5).distribute(late.address)
+    monkeypatch.setenv("PENSTOCK_SERVICE", f"penstock://{late.address}")
+    with pytest.raises(penstock.Unavailable, match=late.address):
+        penstock.connect()
+
+
+def test_a_timeout_that_is_given_is_kept_on_a_platform(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CONFIG", _tf_config(late.address, "chief", 0))
+    monkeypatch.setenv("PENSTOCK_WORLD_SIZE", "1")
+    monkeypatch.setenv("PENSTOCK_RANK", "0")
+    with pytest.raises(penstock.Unavailable, match=late.address):
+        Dataset.from_range(5).distribute(timeout=0.2)
 
 
 # ---- servers' roles

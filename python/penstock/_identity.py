@@ -39,6 +39,7 @@ class Identity:
     job: str  # a job's name, or an id of the platform to derive one from; "": neither
     job_named: bool
     attempt: int  # how often the platform has restarted this job
+    on_platform: bool  # it named the service, or started this process
     misplaced: str  # what is wrong with a server's role here; "": nothing
 
     def service_to_join(self) -> str:

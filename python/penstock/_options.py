@@ -10,6 +10,7 @@ from penstock import _core, _identity
 from penstock._check import Check, optional, seconds, size, text, whole
 from penstock.errors import Invalid
 
+STALLED_AFTER = 600.0  # seconds
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
 
@@ -25,7 +26,7 @@ class Options(TypedDict, total=False):
     epochs: int | None
     even: str
     memory: int | str
-    timeout: float
+    timeout: float | None
     on_restart: str
     on_death: str
     places: int
@@ -49,7 +50,7 @@ _OPTIONS: dict[str, tuple[Any, Check]] = {
     "epochs": (1, optional(whole(1, _U32, "or None for one at each iteration"))),
     "even": ("auto", text),
     "memory": ("256MiB", size),
-    "timeout": (600.0, seconds),
+    "timeout": (None, optional(seconds)),
     "on_restart": ("error", text),
     "on_death": ("auto", text),
     "places": (0, whole(0, _U32)),
@@ -85,6 +86,6 @@ def to_core(options: Mapping[str, Any], shared: bool) -> dict[str, Any]:
         "consumers": consumers or 0,
         "attempt": attempt or 0,
         "epochs": options["epochs"] or 0,
-        "stall_timeout": options["timeout"],
+        "stall_timeout": STALLED_AFTER if options["timeout"] is None else options["timeout"],
         **{name: options[name] for name in ("even", "seed", "memory", "on_restart", "on_death", "places")},
     }

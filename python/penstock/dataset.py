@@ -248,7 +248,8 @@ class Dataset:
             counted; "pad": yes, and fewer than that come twice; "uneven": no, every row is delivered; "auto": "drop" where several consumers
             are declared, and wait for one that died (`on_death`).
         memory: of blocks that this reader holds at most.
-        timeout: seconds without progress after which `Stalled` says what is waited for; the service is waited for as long, and not longer than 30.
+        timeout: seconds without progress after which `Stalled` says what is waited for; the service is waited for as long. None: 600, and as long as
+            `connect` says for the service.
         on_restart: an earlier start of this consumer has received rows, and no state is loaded: "error", "continue" (after what it asked for
             last: a few rows may come twice), or "restart" (the job begins again, for all consumers).
         on_death: what becomes of the lanes of a consumer that died: "hold" (they wait for it), "redeliver" (others get them), or "auto": hold

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["remote", "inline", "off"]
 
-_CONNECT_WITHIN = 30.0  # seconds
+NAMED_WITHIN = 30.0  # seconds: who names a service has started it, or has misspelt it
+PLATFORM_WITHIN = 600.0  # a platform starts servers and ranks in any order, and images take minutes to come
 _shared_local: dict[int, Service] = {}  # what "local[:N]" named in this process
 
 
@@ -70,13 +71,13 @@ class Service:
         return f"<penstock.Service {self.address}>"
 
 
-@checked(token=optional(text), timeout=seconds, shared_memory=flag)
+@checked(token=optional(text), timeout=optional(seconds), shared_memory=flag)
 def connect(
     service: str | None = None,
     *,
     token: str | None = None,
     tls: str | Mapping[str, str] | None = None,
-    timeout: float = 30.0,
+    timeout: float | None = None,
     shared_memory: bool = True,
 ) -> Service:
     """A connection to a service, made now, so that what is wrong with it is said now.
@@ -86,7 +87,8 @@ def connect(
     token: None: the content of the file that `PENSTOCK_TOKEN_FILE` names, or `PENSTOCK_TOKEN`.
     tls: PEM file of the service's authority, or a mapping of "ca", "cert" and "key" where the service asks for certificates; None:
     `PENSTOCK_TLS_CA`, `PENSTOCK_TLS_CERT` and `PENSTOCK_TLS_KEY`, else plain.
-    timeout: seconds for the service to be there, and for joining a job, which needs a worker.
+    timeout: seconds for the service to be there, and for joining a job, which needs a worker. None: 30; 600 where a platform (TFJob, Kubernetes,
+    Slurm, Ray) says where it is, or has started this process.
     """
     found = _find(service, token, tls, timeout, shared_memory)
     if found.kind == "remote":
@@ -105,13 +107,23 @@ def local(workers: int = 2, *, memory: int | str | None = None, timeout: float =
     return service
 
 
-def resolve(service: Service | str | None, timeout: float) -> Service:
+def resolve(service: Service | str | None, timeout: float | None) -> Service:
     """The service that an argument of `distribute` means; one that has to be connected to shall be there within `timeout`."""
-    return service if isinstance(service, Service) else connect(service, timeout=min(timeout, _CONNECT_WITHIN))
+    return service if isinstance(service, Service) else connect(service, timeout=timeout)
 
 
-def _find(service: str | None, token: str | None, tls: str | Mapping[str, str] | None, timeout: float, shared_memory: bool) -> Service:
-    address = _identity.current().service_to_join() if service is None else _core.parse_service("service", named(service))
+def within(identity: _identity.Identity) -> float:
+    """How long the service that the environment names is waited for, where nobody says."""
+    return PLATFORM_WITHIN if identity.on_platform else NAMED_WITHIN
+
+
+def _find(service: str | None, token: str | None, tls: str | Mapping[str, str] | None, timeout: float | None, shared_memory: bool) -> Service:
+    if service is None:
+        identity = _identity.current()
+        address, patience = identity.service_to_join(), within(identity)
+    else:
+        address, patience = _core.parse_service("service", named(service)), NAMED_WITHIN
+    timeout = patience if timeout is None else timeout
     if address in ("inline", "off"):
         return Service(address, kind="inline" if address == "inline" else "off", own=address == "inline")
     match = re.fullmatch(r"local(?::(\d+))?", address)

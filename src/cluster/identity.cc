@@ -135,4 +135,25 @@ Result<Identity> IdentityOf(const Report& report) {
 
 Result<Identity> Identify(const Inputs& inputs) { return IdentityOf(Examine(inputs)); }
 
+bool OnPlatform(const Identity& identity) {
+  const auto is_platform = [](Source source) {
+    switch (source) {
+      case Source::kOriginalKubernetes:
+      case Source::kTfConfig:
+      case Source::kOriginalSlurm:
+      case Source::kKubernetes:
+      case Source::kIndexedJob:
+      case Source::kRay:
+      case Source::kSlurm: return true;
+      case Source::kArgument:
+      case Source::kPenstock:
+      case Source::kProcessGroup:
+      case Source::kTorchrun:  // on one machine as well, by hand
+      case Source::kDefault: return false;
+    }
+    return false;
+  };
+  return is_platform(identity.service_from) || is_platform(identity.role_from) || is_platform(identity.rank_from) || is_platform(identity.job_from);
+}
+
 }  // namespace penstock::cluster

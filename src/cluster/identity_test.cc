@@ -189,6 +189,17 @@ TEST(Identify, CarriesWhoAnswered) {
   EXPECT_EQ(identity->rank, (Rank{1, 3}));
 }
 
+TEST(OnPlatform, IsWhereAPlatformNamedTheServiceOrStartedTheProcess) {
+  const auto on_platform = [](Environment environment) { return OnPlatform(*Identify(Of(std::move(environment)))); };
+  EXPECT_TRUE(on_platform({{"TF_CONFIG", TfJob("worker", "0")}}));
+  EXPECT_TRUE(on_platform({{"TF_CONFIG", TfJob("worker", "0")}, {"PENSTOCK_SERVICE", "penstock://elsewhere:5050"}}));
+  EXPECT_TRUE(on_platform({{"PENSTOCK_DISPATCHER_SERVICE_HOST", "10.0.0.1"}, {"PENSTOCK_DISPATCHER_SERVICE_PORT", "5050"}}));
+  EXPECT_TRUE(on_platform({{"PENSTOCK_SERVICE", "penstock://h:5050"}, {"JOB_COMPLETION_INDEX", "0"}, {"PENSTOCK_WORLD_SIZE", "2"}}));
+  EXPECT_FALSE(on_platform({{"PENSTOCK_SERVICE", "penstock://h:5050"}}));
+  EXPECT_FALSE(on_platform({{"PENSTOCK_SERVICE", "penstock://h:5050"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "7"}}));
+  EXPECT_FALSE(on_platform({}));
+}
+
 TEST(CurrentEnvironment, ReadsTheProcess) {
   ASSERT_EQ(setenv("PENSTOCK_ROLE", "ps", 1), 0);
   EXPECT_EQ(CurrentEnvironment().at("PENSTOCK_ROLE"), "ps");

@@ -35,9 +35,10 @@ def service(named: Service | str) -> Service:
 
 @functools.cache
 def _connected(address: str, process: int) -> Service:
-    """One connection an address; a forked child needs its own."""
+    """One connection an address; a forked child needs its own. The environment's own is waited for as if no address were given."""
     del process
-    return services.connect(address)
+    identity = _identity.current()
+    return services.connect(address, timeout=services.within(identity) if address == identity.service else None)
 
 
 def agree(client: _core.Client, register: Callable[[], str]) -> tuple[str, str]:

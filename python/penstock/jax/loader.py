@@ -44,7 +44,7 @@ class DataLoader(Loader):
         seed: int = 0,
         epochs: int | None = None,
         drop_last: bool = True,
-        timeout: float = 600.0,
+        timeout: float | None = None,
         even: str = "auto",
     ) -> None:
         self._put = _putter(sharding)

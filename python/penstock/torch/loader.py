@@ -70,7 +70,7 @@ class DataLoader(Loader):
         pin_memory: bool = False,
         device: Any = None,
         prefetch_factor: int = 2,
-        timeout: float = 600.0,
+        timeout: float | None = None,
         even: str = "auto",
         num_workers: int = 0,
         persistent_workers: bool = False,
