@@ -7,22 +7,28 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock import _binary
+from penstock import _binary, _tfjob_check
+from penstock._tfjob_check import CONTAINER, STOCK_TYPES
 from penstock.errors import Invalid, NotFound
 
 DEFAULT_PORT = 2222  # of a container without a port named tfjob-port
 PORT_NAME = "tfjob-port"
-CONTAINER = "tensorflow"
-STOCK_TYPES = ("ps", "worker", "chief", "master", "evaluator")
 GRACE = 30.0
 LABELS = "training.kubeflow.org"
 QUANTITIES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 OF_THE_LIMIT = 0.6  # as a worker takes of a cgroup's
+
+# What stands for an image's environment: where programs and libraries of this machine are, and who runs them. No rank, service or secret.
+IMAGE_VARIABLES = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ", "LANG", "LANGUAGE", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "PENSTOCK_BIN", "PENSTOCK_CACHE", "PENSTOCK_PYTHON", "PENSTOCK_ARROW_DIR", "TF_CPP_MIN_LOG_LEVEL",
+)  # fmt: skip
+IMAGE_PREFIXES = ("LC_", "PYTHON", "CCACHE")
 
 
 # ---- what the manifest says
@@ -80,6 +86,7 @@ class Job:
     deadline: float | None
     all_workers: bool  # successPolicy AllWorkers
     dynamic: bool
+    left_out: list[str]  # what the manifest has and is not done here, in words
 
     def of(self, *types: str) -> list[Replica]:
         return [replica for replica in self.replicas if replica.type in types]
@@ -97,65 +104,83 @@ def load(path: str, network: str, suffix: str = "00000") -> Job:
         raise NotFound("reading a manifest needs PyYAML: pip install 'penstock[tfjob]'") from error
     try:
         documents = [document for document in yaml.safe_load_all(Path(path).read_text()) if document]
-    except (OSError, yaml.YAMLError) as error:
-        raise Invalid(f"{path} cannot be read as YAML: {error}") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise Invalid(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from error
+    for document in documents:
+        if not isinstance(document, Mapping):
+            raise Invalid(f"{path}: {_tfjob_check.wrong('a document', document, 'an object with kind: TFJob')}")
     jobs = [document for document in documents if document.get("kind") == "TFJob"]
     if len(jobs) != 1:
         raise Invalid(f"{path} has {len(jobs)} documents of kind TFJob; it must have one")
-    return parse(jobs[0], network, suffix)
+    try:
+        return parse(jobs[0], network, suffix)
+    except Invalid as error:
+        raise Invalid(f"{path}: {error}") from error
 
 
 def parse(manifest: Mapping[str, Any], network: str, suffix: str = "00000") -> Job:
-    spec = manifest.get("spec") or {}
-    metadata = _named(manifest.get("metadata") or {}, suffix)
-    specs = spec.get("tfReplicaSpecs") or {}
-    if not metadata.get("name") or not specs:
-        raise Invalid("a TFJob needs metadata.name (or generateName) and spec.tfReplicaSpecs")
+    """The job of a manifest that is as it should be; `Invalid` names the field that is not."""
+    metadata = _named(manifest.get("metadata"), suffix)
+    _tfjob_check.manifest(manifest, metadata["name"])
+    spec = manifest["spec"]
+    specs = spec["tfReplicaSpecs"]
     policy = spec.get("runPolicy") or {}
     addresses = (f"{network}.{host}" for host in itertools.count(1))
     replicas = [
         _replica(metadata, kind, index, replica_spec, next(addresses))
         for kind, replica_spec in specs.items()
-        for index in range(int(replica_spec.get("replicas", 1)))
+        for index in range(replica_spec.get("replicas", 1))
     ]
     return Job(
         name=metadata["name"],
         replicas=replicas,
-        clean_pods=policy.get("cleanPodPolicy", "None"),
+        clean_pods=policy.get("cleanPodPolicy") or "None",
         backoff_limit=policy.get("backoffLimit"),
         deadline=policy.get("activeDeadlineSeconds"),
         all_workers=spec.get("successPolicy") == "AllWorkers",
         dynamic=bool(spec.get("enableDynamicWorker")),
+        left_out=list(_tfjob_check.left_out(manifest)),
     )
 
 
-def _named(metadata: Mapping[str, Any], suffix: str) -> Mapping[str, Any]:
+def _named(metadata: object, suffix: str) -> Mapping[str, Any]:
     """With a name, as the API server makes one of a generateName."""
-    if metadata.get("name") or not metadata.get("generateName"):
-        return metadata
-    return {**metadata, "name": metadata["generateName"] + suffix}
+    if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
+        raise Invalid("metadata has neither name nor generateName; a TFJob needs one of them")
+    return metadata if metadata.get("name") else {**metadata, "name": f"{metadata['generateName']}{suffix}"}
 
 
 def _replica(metadata: Mapping[str, Any], kind: str, index: int, spec: Mapping[str, Any], address: str) -> Replica:
     pod = spec["template"]["spec"]
-    containers = pod["containers"]
-    container = next((one for one in containers if one["name"] == CONTAINER), None)
-    if container is None:
-        raise Invalid(f"the pods of type {kind} have no container named {CONTAINER}: the operator would refuse them")
     return Replica(
         job=metadata["name"],
-        namespace=metadata.get("namespace", "default"),
+        namespace=metadata.get("namespace") or "default",
         kind=kind,
         index=index,
         address=address,
-        container=container,
+        container=next(one for one in pod["containers"] if one["name"] == CONTAINER),
         volumes={volume["name"]: volume for volume in pod.get("volumes") or []},
         restart_policy=spec.get("restartPolicy") or pod.get("restartPolicy") or "Never",
-        grace=float(pod.get("terminationGracePeriodSeconds", GRACE)),
+        grace=GRACE if pod.get("terminationGracePeriodSeconds") is None else float(pod["terminationGracePeriodSeconds"]),
     )
 
 
 # ---- what a container is given
+
+
+def of_the_image(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name in IMAGE_VARIABLES or name.startswith(IMAGE_PREFIXES)}
+
+
+def given_variables(words: Sequence[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """What NAME=VALUE words say; of a NAME alone, the value that it has here."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or (not equals and name not in environment):
+            raise Invalid(f"--env {word}: there is no variable {name!r} here; write it as NAME=VALUE, or NAME for one that is set")
+        found[name] = value if equals else environment[name]
+    return found
 
 
 def tf_config(job: Job, replica: Replica) -> str | None:
@@ -200,8 +225,8 @@ def memory_budget(replica: Replica) -> int | None:
 
 
 def _value(replica: Replica, entry: Mapping[str, Any], known: Mapping[str, str]) -> str:
-    if "valueFrom" not in entry:
-        return _expand(str(entry.get("value", "")), known)
+    if entry.get("valueFrom") is None:
+        return _expand(entry.get("value") or "", known)
     path = (entry["valueFrom"].get("fieldRef") or {}).get("fieldPath", "")
     label = re.fullmatch(r"metadata\.labels\['(.+)'\]", path)
     if label:
@@ -213,9 +238,11 @@ def _value(replica: Replica, entry: Mapping[str, Any], known: Mapping[str, str])
         "status.hostIP": "127.0.0.1",
         "spec.nodeName": "localhost",
     }
+    if path not in fields and entry["name"] in known:
+        return known[entry["name"]]  # by --env
     if path not in fields:
-        source = json.dumps(entry["valueFrom"])
-        raise Invalid(f"{replica.name}: the variable {entry['name']} comes from {source}, which there is none of here; give it a value")
+        source, name = json.dumps(entry["valueFrom"]), entry["name"]
+        raise Invalid(f"{replica.name}: the variable {name} comes from {source}, which there is none of here; give it with --env {name}=VALUE")
     return fields[path]
 
 
