@@ -38,15 +38,18 @@ def _shell(script: str) -> dict[str, Any]:
     return {"command": ["sh", "-c", script]}
 
 
-def _start(manifest: dict[str, Any], directory: Path, out: IO[str] | int = subprocess.PIPE, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
+def _start(
+    manifest: object, directory: Path, out: IO[str] | int = subprocess.PIPE, flags: Sequence[str] = (), **variables: str
+) -> subprocess.Popen[str]:
     path = directory / "job.yaml"
-    path.write_text(json.dumps(manifest))
+    path.write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
     command = [_binary.path(), "tfjob", "run", str(path), *flags]
-    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, env=_binary.environment())
+    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, env={**_binary.environment(), **variables})
 
 
-def _run(manifest: dict[str, Any], directory: Path, *flags: str) -> tuple[int, str]:
-    process = _start(manifest, directory, flags=flags)
+def _run(manifest: object, directory: Path, *flags: str, **variables: str) -> tuple[int, str]:
+    """A manifest as YAML, or as what YAML would make of it."""
+    process = _start(manifest, directory, flags=flags, **variables)
     said, _ = process.communicate(timeout=100)
     return process.returncode, said
 
@@ -75,12 +78,15 @@ def test_a_custom_types_failure_does_not_fail_the_job(tmp_path: Path) -> None:
 
 
 def test_without_a_chief_worker_0_decides_and_with_all_workers_all_of_them(tmp_path: Path) -> None:
-    late = _shell(f'[ "$INDEX" = 0 ] || {{ sleep 1; echo late > {tmp_path}/late; }}')
+    late = _shell(f'[ "$INDEX" = 0 ] || while [ ! -e {tmp_path}/go ]; do sleep 0.05; done')
     late["env"] = [{"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}}]
-    assert _run(_manifest({"Worker": _spec(late, replicas=2)}), tmp_path)[0] == 0
-    assert not (tmp_path / "late").exists()
-    assert _run(_manifest({"Worker": _spec(late, replicas=2)}, successPolicy="AllWorkers"), tmp_path)[0] == 0
-    assert (tmp_path / "late").exists()
+    code, said = _run(_manifest({"Worker": _spec(late, replicas=2)}), tmp_path)
+    assert (code, "stopping reco-worker-1" in said) == (0, True), said
+    with _logged(_manifest({"Worker": _spec(late, replicas=2)}, successPolicy="AllWorkers"), tmp_path) as (process, log):
+        wait_until(lambda: "reco-worker-0 ended with 0" in log.read_text(), "the first of them ends")
+        (tmp_path / "go").touch()
+        assert process.wait(30) == 0
+        assert "reco-worker-1 ended with 0" in log.read_text()
 
 
 def test_a_backoff_limit_and_a_deadline_end_a_job(tmp_path: Path) -> None:
@@ -90,12 +96,92 @@ def test_a_backoff_limit_and_a_deadline_end_a_job(tmp_path: Path) -> None:
     assert (code, "activeDeadlineSeconds" in said) == (1, True), said
 
 
+BACKGROUND = "sleep 1000 & setsid sleep 1000 & sleep 1000"
+
+
 def test_sigterm_stops_all_pods_and_leaves_nothing(tmp_path: Path) -> None:
-    process = _start(_manifest({"Chief": _spec(_shell(f"echo $$$$ > {tmp_path}/pid; sleep 1000"))}), tmp_path)
-    pid = int(wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the chief runs"))
-    process.terminate()
-    process.communicate(timeout=30)
-    assert not Path(f"/proc/{pid}").exists()
+    with _logged(_manifest({"Chief": _spec(_shell(f"touch {tmp_path}/up; {BACKGROUND}"))}), tmp_path) as (process, log):
+        of_pod = _processes_of_pod(log, tmp_path / "up")
+        process.terminate()
+        assert process.wait(30) == 143, log.read_text()
+        wait_until(lambda: not _alive(of_pod), "all of the pod's processes are gone")
+
+
+def test_after_kill_9_nothing_of_a_pod_lives_on_and_the_next_run_removes_its_directory(tmp_path: Path) -> None:
+    manifest = _manifest({"Chief": _spec(_shell(f"touch {tmp_path}/up; {BACKGROUND}"))})
+    (tmp_path / "tmp").mkdir()
+    with _logged(manifest, tmp_path, TMPDIR=str(tmp_path / "tmp")) as (process, log):
+        of_pod = _processes_of_pod(log, tmp_path / "up")
+        process.kill()
+        wait_until(lambda: not _alive(of_pod), "all of the pod's processes are gone")
+    [left] = (tmp_path / "tmp").glob("penstock-tfjob-*")
+    with _logged(manifest, tmp_path, TMPDIR=str(tmp_path / "tmp")) as (process, log):
+        wait_until(lambda: not left.exists(), "the next run removes it")
+        [own] = wait_until(lambda: list((tmp_path / "tmp").glob("penstock-tfjob-*")), "it has one of its own")
+        _processes_of_pod(log, tmp_path / "up")
+        assert _run(_manifest({"Chief": _spec(_shell("exit 0"))}), tmp_path, TMPDIR=str(tmp_path / "tmp"))[0] == 0
+        assert own.exists(), "a run that lives keeps its directory"
+        process.terminate()
+        process.wait(30)
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def _processes_of_pod(log: Path, up: Path) -> list[int]:
+    """Of the chief, once it and what it has put in the background run: all that are in its process namespace."""
+    pid = _pid_of(log.read_text, "reco-chief-0")
+    wait_until(up.exists, "the chief runs")
+    namespace = os.readlink(f"/proc/{pid}/ns/pid")
+    assert namespace != os.readlink("/proc/self/ns/pid")
+
+    def those_in_it() -> list[int]:
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(directory / "ns" / "pid") == namespace:
+                    found.append(int(directory.name))
+        return found
+
+    wait_until(lambda: len(those_in_it()) >= 5, "its shell, the first process, and three that sleep")
+    return those_in_it()
+
+
+def _alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+# ---- what is said
+
+
+def test_who_ends_for_good_is_said_with_its_code(tmp_path: Path) -> None:
+    specs = {"Chief": _spec(_shell(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")), "DatasetDispatcher": _spec(_shell("exit 2"))}
+    with _logged(_manifest(specs), tmp_path) as (process, log):
+        wait_until(lambda: "tfjob: reco-datasetdispatcher-0 ended with 2, and is not started again (ExitCode)" in log.read_text(), "it says so")
+        (tmp_path / "end").touch()
+        assert process.wait(30) == 0
+
+
+def test_a_decided_job_whose_pods_are_left_says_whom_it_waits_for(tmp_path: Path) -> None:
+    reader = _shell(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")
+    with _logged(_manifest({"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(reader)}, clean="None"), tmp_path) as (process, log):
+        wait_until(lambda: "waiting until reco-datasetworker-0 have ended by themselves" in log.read_text(), "it says so")
+        assert "the job is decided, it succeeded, and cleanPodPolicy None leaves what runs" in log.read_text()
+        (tmp_path / "end").touch()
+        assert process.wait(30) == 0, log.read_text()
+
+
+def test_a_decided_job_that_waits_for_its_pods_can_be_stopped(tmp_path: Path) -> None:
+    specs = {"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(_shell("trap 'echo stopped; exit 0' TERM; sleep 1000 & wait"))}
+    with _logged(_manifest(specs, clean="None"), tmp_path) as (process, log):
+        wait_until(lambda: "waiting until" in log.read_text(), "it waits")
+        process.terminate()
+        assert process.wait(30) == 143
+        assert "[reco-datasetworker-0] stopped" in log.read_text()
+
+
+def test_who_still_ran_when_the_chief_ended_the_job_is_said(tmp_path: Path) -> None:
+    specs = {"Chief": _spec(_shell("exit 0")), "Worker": _spec(_shell("sleep 1000"))}
+    code, said = _run(_manifest(specs), tmp_path)
+    assert (code, "stopping reco-worker-0, which ran when the job was decided (cleanPodPolicy Running)" in said) == (0, True), said
 
 
 # ---- what a pod is given
@@ -187,7 +273,7 @@ def test_volumes_are_where_the_container_has_them(tmp_path: Path) -> None:
         {"name": "scratch", "mountPath": "/scratch"},
         {"name": "host", "mountPath": "/host"},
     ]
-    # What it leaves in its scratch directory it finds when it is started again; nobody else does.
+    # What it leaves in its scratch directory it finds when its container is started again; nobody else does.
     script = """
 test ! -e /scratch/again || exit 0
 cat /words/of/word > /host/said
@@ -196,12 +282,21 @@ touch /scratch/again
 exit 130"""
     container = {**_shell(script), "volumeMounts": mounts}
     other = {**_shell("ls /scratch > /host/others"), "volumeMounts": mounts}
-    specs = {"Chief": _spec(container, volumes=volumes), "Evaluator": _spec(other, volumes=volumes)}
+    specs = {"Chief": _spec(container, volumes=volumes, restart="OnFailure"), "Evaluator": _spec(other, volumes=volumes)}
     code, said = _run(_manifest(specs), tmp_path, "--volume", f"words={tmp_path / 'given'}")
     assert code == 0, said
     assert (tmp_path / "said").read_text() == "hellorefused\n"
     assert (tmp_path / "others").read_text() == ""
     assert not Path("/scratch").exists()
+
+
+def test_a_pod_that_the_operator_makes_anew_has_an_empty_directory_of_its_own(tmp_path: Path) -> None:
+    script = f"ls /scratch | wc -l >> {tmp_path}/found; touch /scratch/left; [ $(wc -l < {tmp_path}/found) -ge 2 ] && exit 0; exit 130"
+    container = {**_shell(script), "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
+    code, said = _run(_manifest({"Chief": _spec(container, volumes=[{"name": "scratch", "emptyDir": {}}])}), tmp_path)
+    assert code == 0, said
+    assert (tmp_path / "found").read_text().split() == ["0", "0"]
+    assert "restart 1 in 0.5 s (ExitCode), with empty directories for its emptyDir volumes" in said
 
 
 @pytest.mark.parametrize(
@@ -217,6 +312,36 @@ def test_a_volume_that_cannot_be_had_is_refused_by_name(tmp_path: Path, flags: l
     container = {**_shell("exit 0"), "volumeMounts": [{"name": "token", "mountPath": path}]}
     code, said = _run(_manifest({"Chief": _spec(container, volumes=[{"name": "token", "secret": {"secretName": "s"}}])}), tmp_path, *flags)
     assert (code, words in said) == (2, True), said
+
+
+def test_of_the_shells_environment_a_pod_has_what_stands_for_the_image_and_what_is_passed(tmp_path: Path) -> None:
+    chief = _shell(f"env > {tmp_path}/seen")
+    chief["env"] = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, {"name": "SAID", "value": "by the manifest"}]
+    shell = {"RANK": "7", "WORLD_SIZE": "8", "PENSTOCK_SERVICE": "penstock://elsewhere:1", "SECRET": "s3", "KEPT": "here", "LC_ALL": "C.UTF-8"}
+    flags = ["--env", "KEPT", "--env", "MODE=a=b", "--env", "KEY=of a secret", "--env", "SAID=by the flag", "--env", "PYTHONPATH=/of/the/pod"]
+    code, said = _run(_manifest({"Chief": _spec(chief)}), tmp_path, *flags, **shell)
+    assert code == 0, said
+    seen = dict(line.partition("=")[::2] for line in (tmp_path / "seen").read_text().splitlines())
+    assert not {"RANK", "WORLD_SIZE", "PENSTOCK_SERVICE", "SECRET"} & seen.keys()
+    assert {"PATH", "LC_ALL"} <= seen.keys()
+    wanted = {"KEPT": "here", "MODE": "a=b", "KEY": "of a secret", "SAID": "by the manifest", "PYTHONPATH": "/of/the/pod"}
+    assert {name: seen[name] for name in wanted} == wanted
+
+
+def test_a_variable_that_is_passed_and_not_there_is_refused(tmp_path: Path) -> None:
+    code, said = _run(_manifest({"Chief": _spec(_shell("exit 0"))}), tmp_path, "--env", "NO_SUCH_THING")
+    assert (code, "--env NO_SUCH_THING: there is no variable" in said) == (2, True), said
+
+
+def test_a_container_runs_in_its_working_directory(tmp_path: Path) -> None:
+    volume = {"volumeMounts": [{"name": "code", "mountPath": "/code"}], "workingDir": "/code/below"}
+    (tmp_path / "code" / "below").mkdir(parents=True)
+    volumes = [{"name": "code", "hostPath": {"path": str(tmp_path / "code")}}]
+    specs = {"Chief": _spec({**_shell("pwd"), "workingDir": str(tmp_path)}, restart="Never"),
+             "Worker": _spec({**_shell("pwd > place"), **volume}, volumes=volumes)}  # fmt: skip
+    code, said = _run(_manifest(specs, clean="None"), tmp_path)
+    assert (code, f"[reco-chief-0] {tmp_path}\n" in said) == (0, True), said
+    assert (tmp_path / "code" / "below" / "place").read_text() == "/code/below\n"
 
 
 # ---- manifests that cannot be run
@@ -279,6 +404,7 @@ POD = f"{CHIEF}.template.spec"
         (_changed(f"{POD}.containers.0.env.0.name", ...), f"{POD}.containers[0].env[0].name is missing"),
         (_changed(f"{POD}.containers.0.ports", [{"containerPort": "x"}]), f"{POD}.containers[0].ports[0].containerPort is 'x'; expected a whole"),
         (_changed(f"{POD}.containers.0.workingDir", "here"), f"{POD}.containers[0].workingDir is 'here'; expected a path that begins with /"),
+        (_changed(f"{POD}.containers.0.workingDir", "/no/such"), "its workingDir is /no/such, which is neither in a volume nor a directory"),
         (_changed(f"{POD}.containers.0.volumeMounts", [{"name": "a"}]), f"{POD}.containers[0].volumeMounts[0].mountPath is missing"),
         (_changed(f"{POD}.terminationGracePeriodSeconds", "soon"), f"{POD}.terminationGracePeriodSeconds is 'soon'"),
     ],
@@ -294,16 +420,38 @@ def test_a_manifest_that_cannot_be_run_is_refused_by_field_before_anything_start
     assert (said.err.count("\n"), said.out) == (1, "")
 
 
+def test_what_a_pod_would_have_and_is_not_done_here_is_named(tmp_path: Path) -> None:
+    manifest = _changed(f"{POD}.initContainers", [{"name": "fetch"}])
+    pod = manifest["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
+    pod["containers"].append({"name": "logs"})
+    pod["containers"][0]["envFrom"] = [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "settings"}}]
+    code, said = _run(manifest, tmp_path)
+    assert code == 0, said
+    assert "tfjob: Chief: the init container fetch is not run here" in said
+    assert "tfjob: Chief: the container logs beside tensorflow is not run here" in said
+    assert "tfjob: Chief: envFrom (secretRef keys, configMapRef settings) has no source here: pass what the program needs with --env" in said
+
+
 # ---- a whole job
 
 
-def _training(records: Records, directory: Path) -> dict[str, Any]:
+def _training(records: Records, directory: Path, state: str | None = None) -> dict[str, Any]:
+    """state: where the dispatcher has an emptyDir; None: its state is in a directory of the test's, which outlives the pod."""
     trainer = {"command": [sys.executable, str(TRAIN), records.pattern, str(directory), "3"]}
     pod_ip = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    dispatcher = {"args": ["dispatcher", "--state-dir", str(directory / "state")], "ports": [{"name": "tfjob-port", "containerPort": 5050}]}
+    dispatcher = {
+        "args": ["dispatcher", "--state-dir", state or str(directory / "state")],
+        "ports": [{"name": "tfjob-port", "containerPort": 5050}],
+        "volumeMounts": [{"name": "state", "mountPath": state}] if state else [],
+    }
     reader = {"args": ["worker", "--memory", "64MiB"], "env": [pod_ip]}
     return _manifest(
-        {"Chief": _spec(trainer), "Worker": _spec(trainer, replicas=2), "DatasetDispatcher": _spec(dispatcher), "DatasetWorker": _spec(reader, 2)}
+        {
+            "Chief": _spec(trainer),
+            "Worker": _spec(trainer, replicas=2),
+            "DatasetDispatcher": _spec(dispatcher, volumes=[{"name": "state", "emptyDir": {}}]),
+            "DatasetWorker": _spec(reader, 2),
+        }
     )
 
 
@@ -329,11 +477,11 @@ def _kill_and_wait(log: Path, pod: str) -> None:
 
 
 @contextlib.contextmanager
-def _logged(manifest: dict[str, Any], directory: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def _logged(manifest: dict[str, Any], directory: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """The run, and the file with what it says."""
     log = directory / "log"
     with open(log, "w") as out:
-        process = _start(manifest, directory, out)
+        process = _start(manifest, directory, out, **variables)
     try:
         yield process, log
     finally:
@@ -341,9 +489,10 @@ def _logged(manifest: dict[str, Any], directory: Path) -> Iterator[tuple[subproc
         process.wait()
 
 
-def test_a_training_job_survives_a_killed_reader_and_a_killed_dispatcher(tmp_path: Path, records: Records) -> None:
+@pytest.mark.parametrize("state", [None, "/state"], ids=["its state outlives the pod", "its state goes with the pod"])
+def test_a_training_job_survives_a_killed_reader_and_a_killed_dispatcher(tmp_path: Path, records: Records, state: str | None) -> None:
     (tmp_path / "hold").touch()
-    with _logged(_training(records, tmp_path), tmp_path) as (process, log):
+    with _logged(_training(records, tmp_path, state), tmp_path) as (process, log):
         wait_until(lambda: len(list(tmp_path.glob("*.ids"))) == 3 and _ids(tmp_path), "the ranks read", within=60)
         _kill_and_wait(log, "reco-datasetworker-0")
         _kill_and_wait(log, "reco-datasetdispatcher-0")

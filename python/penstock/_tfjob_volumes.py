@@ -17,6 +17,7 @@ class Mount:
     path: str  # in the pod
     source: Path
     read_only: bool
+    own: Path | None = None  # the directory of an emptyDir, which goes with the pod
 
 
 def given(words: Sequence[str], job: Job) -> dict[str, Path]:
@@ -37,18 +38,29 @@ def mounts(replica: Replica, directories: Mapping[str, Path], scratch: Path) -> 
     """Those of its container: what was given, a hostPath as it is, an emptyDir below `scratch`, where a container that is started again finds it."""
     found = []
     for mount in replica.container.get("volumeMounts") or []:
-        source = _source(replica, mount["name"], directories, scratch) / mount.get("subPath", "")
-        found.append(Mount(_place(replica, mount["mountPath"]), source, bool(mount.get("readOnly"))))
+        volume, own = _source(replica, mount["name"], directories, scratch)
+        source = volume / (mount.get("subPath") or "")
+        found.append(Mount(_place(replica, mount["mountPath"]), source, bool(mount.get("readOnly")), volume if own else None))
     return sorted(found, key=lambda mount: mount.path)
+
+
+def working_directory(replica: Replica, found: Sequence[Mount]) -> str:
+    """The container's, which is in one of its volumes or a directory of this machine."""
+    path: str = replica.container["workingDir"]
+    if not any(Path(mount.path) in (Path(path), *Path(path).parents) for mount in found) and not Path(path).is_dir():
+        raise Invalid(f"{replica.name}: its workingDir is {path}, which is neither in a volume nor a directory of this machine; make it")
+    return path
 
 
 def root_with(found: Sequence[Mount], root: Path) -> str:
     """Shell commands that enter, in a mount namespace of their own, a root directory which is this machine's with the volumes in it."""
-    lines = ["set -e", _words("mount", "-t", "tmpfs", "tmpfs", root)]
+    lines = ["set -e", _words("mkdir", "-p", root), _words("mount", "-t", "tmpfs", "tmpfs", root)]
     for entry in sorted(os.scandir("/"), key=lambda entry: entry.name):
         lines += _shown(entry, root / entry.name)
     for mount in found:
         at = f"{root}{mount.path}"
+        if mount.own is not None:
+            lines.append(_words("mkdir", "-p", mount.source))
         lines += [_words("mkdir", "-p", at), _words("mount", "--bind", mount.source, at)]
         if mount.read_only:
             lines.append(_words("mount", "-o", "remount,bind,ro", at))
@@ -57,18 +69,17 @@ def root_with(found: Sequence[Mount], root: Path) -> str:
     return "\n".join(lines)
 
 
-def _source(replica: Replica, name: str, directories: Mapping[str, Path], scratch: Path) -> Path:
+def _source(replica: Replica, name: str, directories: Mapping[str, Path], scratch: Path) -> tuple[Path, bool]:
+    """Its directory, and whether it goes with the pod."""
     if name in directories:
-        return directories[name]
+        return directories[name], False
     volume = replica.volumes.get(name)
     if volume is None:
         raise Invalid(f"{replica.name} mounts the volume {name!r}, which its pod does not have")
     if "emptyDir" in volume:
-        made = scratch / replica.name / name
-        made.mkdir(parents=True, exist_ok=True)
-        return made
+        return scratch / replica.name / "volumes" / name, True
     if "hostPath" in volume:
-        return Path(volume["hostPath"]["path"])
+        return Path(volume["hostPath"]["path"]), False
     kind = next((key for key in volume if key != "name"), "nothing")
     raise Invalid(f"{replica.name} mounts the volume {name!r}, a {kind}, which there is none of here: name a directory with --volume {name}=DIR")
 

@@ -5,93 +5,37 @@ more than one replica), its env, the downward API, the pod's name as its host's.
 file that is mounted in a namespace of this run's own. Restart policies, exit codes, completion and cleanPodPolicy are the operator's. Images are
 not: commands run as they are found here, and a container without a command runs `penstock` with its args, as the image in deploy/ does. Volumes are
 directories of this machine, mounted where the container has them in a root directory of the pod's own (_tfjob_volumes.py). Of resources, a reader's
-memory limit becomes its budget, and nothing else is bounded.
+memory limit becomes its budget, and nothing else is bounded. Of this process's environment a pod has what stands for the image (_tfjob.of_the_image)
+and what `--env` names. Probes are not asked.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
+import json
 import os
 import secrets
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from penstock import _tfjob_volumes
-from penstock._tfjob import GRACE, STOCK_TYPES, Job, Replica, command, environment, hosts_file, load
+from penstock._tfjob import GRACE, Job, command, environment, given_variables, hosts_file, load, of_the_image
+from penstock._tfjob_check import STOCK_TYPES
+from penstock._tfjob_pod import Pod, say, stop
 from penstock.errors import Error, Invalid
 
-RETRYABLE_FROM = 128
-FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
-_NAMED = 'hostname "$0"'  # a pod's host has the pod's name
-
-
-_OWN = ["unshare", "--uts", "--mount", "--propagation", "private", "sh", "-e", "-c"]
+PREFIX = "penstock-tfjob-"  # of directories of runs
 
 # ---- running it
-
-
-@dataclass
-class Pod:
-    """A replica and the process that is, or was, its container."""
-
-    replica: Replica
-    environment: dict[str, str]
-    command: list[str]
-    prepare: str = _NAMED  # a shell's commands before it
-    process: subprocess.Popen[bytes] | None = None
-    restarts: int = 0
-    due: float = 0.0  # when it may be started again
-    code: int | None = None  # of its end, once it is not started again
-    echoes: list[threading.Thread] = field(default_factory=list)
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *_OWN, f'{self.prepare}\nexec "$@"', self.replica.name, *self.command],  # it never outlives this run
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        _say(f"{self.replica.name} runs as process {self.process.pid}")
-        self.echoes.append(threading.Thread(target=_echo, args=(self.replica.name, self.process.stdout), daemon=True))
-        self.echoes[-1].start()
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None
-
-    def look(self, now: float) -> None:
-        """Takes note of its end, and decides by the restart policy whether it comes back."""
-        if self.process is None or self.process.poll() is None:
-            return
-        code = self.process.returncode
-        code = 128 - code if code < 0 else code  # as a shell and the kubelet count signals
-        self.process = None
-        if not restarts(self.replica.restart_policy, code):
-            self.code = code
-            return
-        pause = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2**self.restarts)
-        self.restarts += 1
-        self.due = now + pause
-        _say(f"{self.replica.name} ended with {code}: restart {self.restarts} in {pause} s ({self.replica.restart_policy})")
-
-
-def restarts(policy: str, code: int) -> bool:
-    if policy == "Always":
-        return True
-    if policy == "OnFailure":
-        return code != 0
-    return policy == "ExitCode" and code >= RETRYABLE_FROM
 
 
 class Run:
@@ -102,13 +46,12 @@ class Run:
         self.pods = []
         for replica in job.replicas:
             values = environment(job, replica, base)
-            prepare = _NAMED
             mounts = _tfjob_volumes.mounts(replica, directories, scratch)
-            if mounts:
-                root = scratch / replica.name / "root"
-                root.mkdir(parents=True)
-                prepare += "\n" + _tfjob_volumes.root_with(mounts, root)
-            self.pods.append(Pod(replica, values, command(replica, values), prepare))
+            prepare = [_tfjob_volumes.root_with(mounts, scratch / replica.name / "root")] if mounts else []
+            if replica.container.get("workingDir"):
+                prepare.append(shlex.join(["cd", _tfjob_volumes.working_directory(replica, mounts)]))
+            own = [mount.own for mount in mounts if mount.own is not None]
+            self.pods.append(Pod(replica, values, command(replica, values), "\n".join(prepare), own))
 
     def outcome(self) -> str | None:
         """Why the job is over: "" where it succeeded; None while it is not over."""
@@ -142,7 +85,7 @@ class Run:
                     _wait_for_a_child(0.2)
         finally:
             self._clean(outcome)
-        _say(f"{self.job.name} {'succeeded' if not outcome else 'failed: ' + outcome}")
+        say(f"{self.job.name} {'succeeded' if not outcome else 'failed: ' + outcome}")
         return 1 if outcome else 0
 
     def _of(self, *types: str) -> list[Pod]:
@@ -150,48 +93,27 @@ class Run:
 
     def _clean(self, outcome: str | None) -> None:
         """cleanPodPolicy Running and All stop what runs; with None it goes on until it ends by itself. Interrupted, all are stopped."""
-        running = [pod.process for pod in self.pods if pod.process is not None]
-        if outcome is None or self.job.clean_pods in ("Running", "All"):
-            stop(running, max(pod.replica.grace for pod in self.pods))
-        for process in running:
-            process.wait()
+        running = [pod for pod in self.pods if pod.running]
+        names = ", ".join(pod.replica.name for pod in running)
+        grace = max(pod.replica.grace for pod in self.pods)
+        try:
+            if outcome is not None and self.job.clean_pods == "None" and running:
+                decided = f"the job is decided, it {'failed' if outcome else 'succeeded'}, and cleanPodPolicy None leaves what runs"
+                say(f"{decided}: waiting until {names} have ended by themselves; Ctrl-C stops them")
+                for pod in running:
+                    pod.wait()
+            elif running:
+                say(f"stopping {names}" + ("" if outcome is None else f", which ran when the job was decided (cleanPodPolicy {self.job.clean_pods})"))
+        finally:
+            stop(running, grace)
         for pod in self.pods:
             for echo in pod.echoes:
                 echo.join(GRACE)
 
 
-def stop(processes: Sequence[subprocess.Popen[bytes]], grace: float) -> None:
-    """SIGTERM, then, after the grace period, SIGKILL."""
-    for process in processes:
-        _signal(process, signal.SIGTERM)
-    end = time.monotonic() + grace
-    for process in processes:
-        try:
-            process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            _signal(process, signal.SIGKILL)
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """To the container: the process and what it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-def _echo(name: str, said: Any) -> None:
-    """What a pod says, with its name before it."""
-    for line in said:
-        sys.stdout.buffer.write(f"[{name}] ".encode() + line)
-        sys.stdout.buffer.flush()
-
-
 def _wait_for_a_child(longest: float) -> None:
     """Until some child ended, without reaping it."""
     signal.sigtimedwait({signal.SIGCHLD}, longest)
-
-
-def _say(text: str) -> None:
-    print(f"tfjob: {text}", file=sys.stderr, flush=True)
 
 
 # ---- a namespace of its own
@@ -220,17 +142,60 @@ def _run_and_pass_signals(words: Sequence[str]) -> int:
     return process.wait()
 
 
-def run_manifest(path: str, volumes: Sequence[str]) -> int:
+@contextlib.contextmanager
+def directory_of_run() -> Iterator[Path]:
+    """A directory that goes with this run, locked while it lasts. Those of runs that were killed are not locked, and are removed first."""
+    _remove_left_behind()
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        lock = os.open(path, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():  # before it was locked, another run may have taken it for one that was left
+            break
+        os.close(lock)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_left_behind() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            if os.fstat(lock).st_uid == os.geteuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except BlockingIOError:
+            continue  # it is some run's
+        finally:
+            os.close(lock)
+
+
+def run_manifest(path: str, volumes: Sequence[str], variables: Sequence[str]) -> int:
     network = f"127.66.{os.getpid() % 254 + 1}"
     suffix = secrets.token_hex(3)[:5]
     job = load(path, network, suffix)
     directories = _tfjob_volumes.given(volumes, job)
-    with tempfile.TemporaryDirectory(prefix="penstock-tfjob-") as directory:
-        hosts, scratch = Path(directory, "hosts"), Path(directory, "pods")
+    given = given_variables(variables, os.environ)
+    with directory_of_run() as directory:
+        hosts, scratch = directory / "hosts", directory / "pods"
+        Run(job, given, directories, scratch)  # what is wrong with a pod is said before anything is started
+        for text in job.left_out:
+            say(text)
         hosts.write_text(hosts_file(job, Path("/etc/hosts").read_text()))
         inside = [sys.executable, "-m", "penstock.tfjob", "run", path, "--network", network, "--suffix", suffix, "--scratch", str(scratch)]
         named = [word for name, source in directories.items() for word in ("--volume", f"{name}={source}")]
+        _variables_beside(scratch).write_text(json.dumps(given))  # in no command line, which others can read
         return _run_and_pass_signals([*namespace(hosts), "setpriv", "--pdeathsig", "KILL", *inside, *named])
+
+
+def _variables_beside(scratch: Path) -> Path:
+    return scratch.parent / "variables"
 
 
 def run_inside(path: str, network: str, suffix: str, scratch: Path, volumes: Sequence[str]) -> int:
@@ -239,7 +204,8 @@ def run_inside(path: str, network: str, suffix: str, scratch: Path, volumes: Seq
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     job = load(path, network, suffix)
-    return Run(job, os.environ, _tfjob_volumes.given(volumes, job), scratch).run()
+    base = {**of_the_image(os.environ), **json.loads(_variables_beside(scratch).read_text())}
+    return Run(job, base, _tfjob_volumes.given(volumes, job), scratch).run()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -247,13 +213,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("action", choices=["run"])
     parser.add_argument("manifest")
     parser.add_argument("--volume", action="append", default=[], metavar="NAME=DIR", help="the directory that is a volume of this name, in all pods")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME[=VALUE]", help="a variable for all pods; without a value, this shell's")
     parser.add_argument("--network", help=argparse.SUPPRESS)  # inside the namespace
     parser.add_argument("--suffix", help=argparse.SUPPRESS)
     parser.add_argument("--scratch", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     try:
         if chosen.network is None:
-            return run_manifest(chosen.manifest, chosen.volume)
+            return run_manifest(chosen.manifest, chosen.volume, chosen.env)
         return run_inside(chosen.manifest, chosen.network, chosen.suffix, Path(chosen.scratch), chosen.volume)
     except Error as error:
         print(f"penstock: {error}", file=sys.stderr)
