@@ -69,6 +69,7 @@ def train(data: str, steps: int, batch_size: int) -> None:
         loss.backward()
         optimizer.step()
         print(f"rank {dist.get_rank()} step {step} rows {len(scores)} loss {loss.item():.4f}", flush=True)
+    dist.barrier()  # a TFJob ends with its chief, and stops whom it finds still training
     dist.destroy_process_group()
 
 
