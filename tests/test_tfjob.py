@@ -170,9 +170,9 @@ def test_a_decided_job_whose_pods_are_left_says_whom_it_waits_for(tmp_path: Path
 
 
 def test_a_decided_job_that_waits_for_its_pods_can_be_stopped(tmp_path: Path) -> None:
-    specs = {"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(_shell("trap 'echo stopped; exit 0' TERM; sleep 1000 & wait"))}
-    with _logged(_manifest(specs, clean="None"), tmp_path) as (process, log):
-        wait_until(lambda: "waiting until" in log.read_text(), "it waits")
+    reader = _shell(f"trap 'echo stopped; exit 0' TERM; touch {tmp_path}/up; sleep 1000 & wait")
+    with _logged(_manifest({"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(reader)}, clean="None"), tmp_path) as (process, log):
+        wait_until(lambda: "waiting until" in log.read_text() and (tmp_path / "up").exists(), "it waits for a reader that listens")
         process.terminate()
         assert process.wait(30) == 143
         assert "[reco-datasetworker-0] stopped" in log.read_text()
