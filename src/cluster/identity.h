@@ -175,7 +175,7 @@ struct Identity {
 Result<Identity> Identify(const Inputs& inputs);
 Result<Identity> IdentityOf(const Report& report);
 
-// Whether a platform named the service, or started this process: platforms start servers and ranks in any order, and an image may take minutes to come.
+// Whether a platform named the service, or started this process: platforms start servers and ranks in any order, and images may take minutes.
 bool OnPlatform(const Identity& identity);
 
 }  // namespace penstock::cluster
