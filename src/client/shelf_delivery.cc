@@ -109,7 +109,7 @@ Shelf::Taken Shelf::NextLocked() {
   }
   if (StepsDone()) DropRest();
   if (AtEnd()) {
-    ring_moved_ = ring_moved_ || !std::exchange(ring_.ended, true);
+    if (!std::exchange(ring_.ended, true)) ring_moved_ = true;
     log_.EndEpoch();
     LetGoOfLast();
     return EpochEnd{};

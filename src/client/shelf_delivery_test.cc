@@ -138,5 +138,18 @@ TEST_F(ShelfTest, ALoopThatClosesAtTheEpochsEndHasComeToIt) {
   EXPECT_TRUE(progress.ring->ended);
 }
 
+TEST_F(ShelfTest, ALoopHasComeToTheEpochsEndWithTheCallThatComesBackAfterItsLastBatch) {
+  Start(Cut(2));
+  const auto after = std::make_shared<const RingPosition>(RingPosition{.turn = 1});
+  shelf_.PutBatch({0, {{Grant(0), Handle{1}, 0, 2, {0, 0}, {2, 0}}}, {Handle{1}}, after});
+  shelf_.EndEpoch(Epoch{0});
+  EXPECT_EQ(Count(Batch()), 2u);
+  EXPECT_TRUE(AtEnd());
+  const Progress progress = shelf_.TakeProgress();
+  ASSERT_TRUE(progress.ring.has_value());
+  EXPECT_EQ(progress.ring->asked, after);
+  EXPECT_TRUE(progress.ring->ended);
+}
+
 }  // namespace
 }  // namespace penstock
