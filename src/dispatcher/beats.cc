@@ -231,7 +231,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     ApplyHolds(job->second, consumer, leave.holds);
     Log("consumer.leave", {{"job", job->second.name}, {"consumer", consumer.name}, {"index", consumer.index}, {"rows", consumer.rows}});
     if (job->second.consumers > 0 && !consumer.undecided) {
-      job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position, consumer.came};
+      job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position, consumer.came, consumer.id};
       changes.job = true;
     }
     RemoveMember(job->second, leave.consumer, false, changes);

@@ -81,7 +81,7 @@ std::string EncodeJob(const Job& job) {
   std::vector<flatbuffers::Offset<fb::StoredSeat>> vacated;
   for (const auto& [index, seat] : job.vacated) {
     vacated.push_back(fb::CreateStoredSeatDirect(builder, index, seat.name.c_str(), Raw(seat.epoch), seat.ended, seat.position.c_str(),
-                                                 seat.came.batches, seat.came.tag, seat.came.began));
+                                                 seat.came.batches, seat.came.tag, seat.came.began, Raw(seat.left)));
   }
   const std::vector<uint32_t> delivered(job.delivered.begin(), job.delivered.end());
   const std::vector<uint32_t> seated(job.seated.begin(), job.seated.end());
@@ -119,7 +119,8 @@ Result<Job> DecodeJob(JobId id, std::string_view bytes) {
   job.started = table->started();
   Each(table->steps(), [&](const fb::StoredSteps& s) { job.steps[Epoch{s.epoch()}] = s.steps(); });
   Each(table->vacated(), [&](const fb::StoredSeat& s) {
-    job.vacated[s.index()] = {Text(s.name()), Epoch{s.epoch()}, s.ended(), Text(s.position()), {s.batches(), s.tag(), s.began()}};
+    job.vacated[s.index()] = {Text(s.name()),     Epoch{s.epoch()}, s.ended(), Text(s.position()), {s.batches(), s.tag(), s.began()},
+                              ConsumerId{s.consumer()}};
   });
   if (table->delivered() != nullptr) job.delivered.insert(table->delivered()->begin(), table->delivered()->end());
   if (table->seated() != nullptr) job.seated.insert(table->seated()->begin(), table->seated()->end());

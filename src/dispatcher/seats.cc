@@ -18,6 +18,13 @@ Status IndexTaken(const Job& job, const Consumer& by) {
       .With("consumer", by.name);
 }
 
+// A join that was on its way when its consumer left, or came twice. Whoever it let in again would say what was so long ago, and its seat would
+// wait for one that is gone.
+bool HasLeft(const Job& job, const msg::Join& join) {
+  const auto seat = join.consumers > 0 ? job.vacated.find(join.index) : job.vacated.end();
+  return seat != job.vacated.end() && seat->second.left == ConsumerId{join.incarnation};
+}
+
 Status StartedAnew(const Job& job, uint32_t index) {
   return Status(Code::kStale, "consumer " + std::to_string(index) + " of " + Named(job) +
                                   " was started anew, and the one before it has delivered rows: load the state that was saved with the model "
@@ -68,6 +75,9 @@ void DispatcherCore::Impl::JoinReady(const PendingJoin& pending, Job& job) {
   if (member != job.members.end()) {
     member->second.session = pending.session;
     return SendJoined(pending.session, pending.request, job, member->second);
+  }
+  if (HasLeft(job, join)) {
+    return Fail(pending.session, pending.request, Status(Code::kStale, join.name + " has left " + Named(job) + ": open a new reader"));
   }
   if (Status status = CheckTerms(job, join); !status.ok()) return Fail(pending.session, pending.request, status);
   const Consumer* before = join.consumers > 0 && join.consumers == job.consumers ? job.Seated(join.index) : nullptr;

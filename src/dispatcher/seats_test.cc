@@ -366,6 +366,21 @@ TEST_F(StrictLeaveTest, OneStartedAnewGoesOnWhereTheOneThatLeftStood) {
   EXPECT_EQ(std::get<msg::Failed>(h.Join(Of(6, 0), LayoutOf(4))).error.code(), Code::kExists) << "it has the seat";
 }
 
+TEST_F(StrictLeaveTest, AJoinThatComesAgainAfterItsConsumerHasLeftChangesNothing) {
+  const msg::Beat first = a.beat;
+  a.beat.batches = 5;
+  a.beat.position = "where";
+  a.Hold(h, 0, true);
+  FirstLeaves();
+  const Message again = h.Join(Of(1, 0), LayoutOf(4));
+  ASSERT_TRUE(std::holds_alternative<msg::Failed>(again));
+  EXPECT_EQ(std::get<msg::Failed>(again).error.code(), Code::kStale);
+  EXPECT_TRUE(std::holds_alternative<msg::Failed>(h.Say(SessionId{1}, first)));
+  const msg::Joined anew = h.JoinOk(Of(3, 0), LayoutOf(4));
+  EXPECT_EQ(anew.position, "where");
+  EXPECT_TRUE(Scripted(anew).Say(h).end);
+}
+
 TEST_F(StrictLeaveTest, AJobFinishesThoughOneLeavesAfterItsEndBeforeTheOthers) {
   a.beat.epoch = Epoch{1};
   a.Hold(h, 0, true);

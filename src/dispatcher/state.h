@@ -79,6 +79,7 @@ struct VacantSeat {
   bool ended = false;
   std::string position;  // strict
   Steps came{};
+  ConsumerId left{};  // which that was: it does not come back
 };
 
 // Strict: has that one (a Consumer, or who left a VacantSeat) come to the end of the epoch?
