@@ -111,6 +111,11 @@ uint64_t Budget::Held(HolderId id) const {
   return found == holders_.end() ? 0 : found->second.held;
 }
 
+uint64_t Budget::Reserved(HolderId id) const {
+  const auto found = holders_.find(id);
+  return found == holders_.end() ? 0 : found->second.reserve;
+}
+
 uint64_t Budget::GrowthOf(const Holder& holder, uint64_t bytes) const {
   return std::max(holder.held + bytes, holder.reserve) - std::max(holder.held, holder.reserve);
 }

@@ -54,6 +54,7 @@ class Budget {
 
   bool Fits(uint64_t more) const { return committed_ + more <= capacity_; }
   uint64_t Held(HolderId holder) const;
+  uint64_t Reserved(HolderId holder) const;
   uint64_t capacity() const { return capacity_; }
   uint64_t committed() const { return committed_; }
   uint64_t used() const { return used_; }

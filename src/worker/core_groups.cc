@@ -196,12 +196,13 @@ void WorkerCore::State::WorkGroups(const SharedKey& key) {
   if (found->second.followers.empty() && found->second.runs.empty()) shared_.erase(found);
 }
 
-// It may always hold one group; more while others leave room.
+// It may always hold one group; more while others leave room. It asks for what was reserved for it, and not for what lanes that come now reserve:
+// groups have turned out larger since, and for the difference it would stand in line behind steps that nobody waits for.
 void WorkerCore::State::StepGroups(Run& run) {
   if (run.stepping || run.retry_at > now_) return;
   const HolderId holder = GroupsOf(run.task);
   const Job& job = jobs_.at(run.job);
-  const uint64_t bytes = run.wants > 0 ? run.wants : ReserveOf(job);
+  const uint64_t bytes = run.wants > 0 ? run.wants : budget_.Reserved(holder);
   const bool empty = budget_.Held(holder) == 0;
   if (empty && bytes + job.state_bytes > budget_.capacity()) return FailGroups(*run.groups, TooLarge(run, bytes, job.state_bytes));
   if (!budget_.Take(holder, bytes, empty ? Budget::Need::kMust : Budget::Need::kAhead)) {
@@ -315,7 +316,7 @@ void WorkerCore::State::MakeRoomForGroups() {
   for (const TaskId task : waited) {
     const auto run = runs_.find(task);
     if (run == runs_.end() || !run->second.groups) continue;
-    const bool fits_reserve = run->second.wants <= ReserveOf(jobs_.at(run->second.job));
+    const bool fits_reserve = run->second.wants <= budget_.Reserved(GroupsOf(task));
     for (auto& [key, shared] : shared_) {
       if (!fits_reserve || key == *run->second.groups) LetGoOfUnasked(shared);
     }

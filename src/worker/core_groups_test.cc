@@ -182,6 +182,19 @@ TEST_F(TightGroupsTest, ALoopIsToldOfAllGroupsThatItWaitsForBeforeItAsksForOne) 
   EXPECT_GE(shell.at(1, 1).told.size(), 30U);
 }
 
+// One such group is out at a time. Lanes 1 and 2 are in line for it before the loop waits for lane 0 again, and nobody asks for theirs meanwhile.
+TEST_F(TightGroupsTest, ALoopIsToldOfTheNextGroupThoughLanesThatNobodyWaitsForAreInLineWithGroupsLargerThanTheirReserve) {
+  shell.row_bytes = [](LaneKey, Seq) { return kRowBytes * 3 / 2; };
+  for (uint32_t lane = 0; lane < 3; ++lane) shell.Follow(1, 1 + lane, LaneId{lane});
+  shell.Settle();
+  ASSERT_EQ(Firsts(1), (std::vector<Seq>{0}));
+  for (size_t groups = 2; groups < 6; ++groups) {
+    shell.Wait(1, 1);
+    shell.Pass(1s);
+    ASSERT_GE(Firsts(1).size(), groups);
+  }
+}
+
 TEST_F(GroupsTest, RandomConsumersInLockstepGetEveryGroupOnceWithinAnyBudget) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 random(seed);
