@@ -61,7 +61,7 @@ Opinion<uint32_t> TorchrunAttempt(const Inputs& in);
 // indexed_job.cc: JOB_COMPLETION_INDEX, PET_*
 Opinion<Place> IndexedJobRank(const Inputs& in);
 
-// slurm.cc: SLURM_PROCID, SLURM_NTASKS
+// slurm.cc: SLURM_PROCID, SLURM_STEP_NUM_TASKS
 Opinion<Place> SlurmRank(const Inputs& in);
 Opinion<std::string> SlurmJob(const Inputs& in);
 Opinion<uint32_t> SlurmAttempt(const Inputs& in);

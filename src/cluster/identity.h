@@ -81,7 +81,7 @@ enum class Source : uint8_t {
   kKubernetes,          // service variables, downward API
   kIndexedJob,          // JOB_COMPLETION_INDEX, PET_*: Indexed Job, JobSet, TrainJob
   kRay,                 // a Ray that is initialised
-  kSlurm,               // SLURM_PROCID, SLURM_NTASKS
+  kSlurm,               // SLURM_PROCID, SLURM_STEP_NUM_TASKS
   kDefault,             // nobody spoke
 };
 std::string_view Name(Source source);

@@ -6,6 +6,7 @@ namespace penstock::cluster {
 namespace {
 
 constexpr std::string_view kProcId = "SLURM_PROCID";
+constexpr std::string_view kStepTasks = "SLURM_STEP_NUM_TASKS";
 constexpr std::string_view kTasks = "SLURM_NTASKS";
 constexpr std::string_view kStepId = "SLURM_STEP_ID";
 constexpr std::string_view kJobId = "SLURM_JOB_ID";
@@ -16,11 +17,15 @@ bool IsBatchScript(const Environment& environment, uint32_t proc) {
   return proc == 0 && Find(environment, kJobId) != nullptr && Find(environment, kStepId) == nullptr;
 }
 
+// Who says how many tasks this process's step has. A shell of salloc may be a step of one task itself (LaunchParameters=use_interactive_step); its
+// SLURM_NTASKS is the job's.
+std::string_view TasksVariable(const Environment& environment) { return Find(environment, kStepTasks) != nullptr ? kStepTasks : kTasks; }
+
 // ".2", the step in Slurm's own notation: the tasks of one srun are the ranks of one run, and the next srun of the same allocation is another. A step
 // of one task may be one of several whose sruns each started some of the ranks, which have the allocation alone in common.
 std::string StepSuffix(const Environment& environment) {
   const std::string* step = Find(environment, kStepId);
-  const std::string* tasks = Find(environment, kTasks);
+  const std::string* tasks = Find(environment, TasksVariable(environment));
   const auto count = tasks == nullptr ? std::nullopt : ToNumber(*tasks);
   return step != nullptr && count && *count > 1 ? "." + *step : "";
 }
@@ -28,14 +33,15 @@ std::string StepSuffix(const Environment& environment) {
 }  // namespace
 
 Opinion<Place> SlurmRank(const Inputs& in) {
-  const std::string from = "SLURM_PROCID, SLURM_NTASKS";
+  const std::string_view counts = TasksVariable(in.environment);
+  const std::string from = std::string(kProcId) + ", " + std::string(counts);
   const auto proc = FindNumber(in.environment, kProcId);
   if (!proc.ok()) return {proc.status(), from};
   if (!*proc) return {};
   if (IsBatchScript(in.environment, **proc)) {
     return Silent{"this is the batch script itself (SLURM_STEP_ID is not set), not one of its tasks; start the ranks with srun"};
   }
-  const auto tasks = FindNumber(in.environment, kTasks);
+  const auto tasks = FindNumber(in.environment, counts);
   if (!tasks.ok()) return {tasks.status(), from};
   if (!*tasks) return {Missing(kTasks, "SLURM_PROCID is", "start the program with srun --ntasks=N"), from};
   return {Place{*proc, *tasks}, from};
