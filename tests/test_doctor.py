@@ -132,3 +132,19 @@ def test_doctor_names_the_job_that_a_process_would_read() -> None:
     alone = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_ID": "2"}
     assert "job         anonymous: one rank shares it with nobody (in penstock.dds slurm-7)" in _doctor("--env", **alone, SLURM_NTASKS="1").stdout
     assert "job         slurm-7.2\n" in _doctor("--env", **alone, SLURM_NTASKS="4").stdout
+
+
+def test_doctor_warns_of_one_of_several_trainers_that_nobody_ranks() -> None:
+    pod = {"SPEC_TYPE": "worker", "MY_POD_NAME": "abc-worker-3", "JOB_NAME": "abc", "MACHINES_CONFIG": '{"dataset_worker": null}'}
+    said = _doctor("--json", **pod)
+    found = {finding["about"]: finding for finding in json.loads(said.stdout)}
+    assert (said.returncode, found["environment"]["result"]) == (0, "warn")
+    assert "rank 0 of 1" in found["environment"]["text"]
+    assert "MY_POD_NAME=abc-worker-3 this is one of several trainers" in found["environment"]["text"]
+    assert "warn        environment" in _doctor("--env", **pod).stdout
+    assert "one of several" not in _doctor(**pod, PENSTOCK_RANK="3", PENSTOCK_WORLD_SIZE="4").stdout
+
+
+def test_doctor_counts_a_shell_of_salloc_as_one() -> None:
+    shell = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}
+    assert "rank 0 of 1" in _doctor(**shell).stdout

@@ -45,9 +45,10 @@ Finding CheckIdentity(const cluster::Report& report) {
   const auto identity = cluster::IdentityOf(report);
   if (!identity.ok()) return {Kind::kFailed, "environment", identity.status().message()};
   if (!identity->misplaced.empty()) return {Kind::kFailed, "environment", identity->misplaced};
-  return {Kind::kFine, "environment",
-          std::string(cluster::Name(identity->role)) + ", rank " + cluster::ToString(identity->rank) + ", service " +
-              cluster::ToString(identity->service)};
+  const std::string text = std::string(cluster::Name(identity->role)) + ", rank " + cluster::ToString(identity->rank) + ", service " +
+                           cluster::ToString(identity->service);
+  if (const std::string why = cluster::Unranked(report); !why.empty()) return {Kind::kWarn, "environment", text + ": " + why};
+  return {Kind::kFine, "environment", text};
 }
 
 Finding CheckJob(const cluster::Report& report) {

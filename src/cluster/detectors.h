@@ -22,6 +22,7 @@ Opinion<std::string> PenstockJob(const Inputs& in);
 // original_kubernetes.cc: SPEC_TYPE, MACHINES_CONFIG, JOB_NAME, MY_POD_NAME
 Opinion<Service> OriginalKubernetesService(const Inputs& in);
 Opinion<Role> OriginalKubernetesRole(const Inputs& in);
+Opinion<Place> OriginalKubernetesRank(const Inputs& in);  // never an answer, but why not
 Opinion<Address> OriginalKubernetesAdvertise(const Inputs& in);
 Opinion<uint16_t> OriginalKubernetesPort(const Inputs& in);
 Opinion<std::string> OriginalKubernetesJob(const Inputs& in);

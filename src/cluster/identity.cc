@@ -112,6 +112,14 @@ Status CheckServing(const Report& report) {
       .With("role", std::string(Name(*report.role.value)));
 }
 
+std::string Unranked(const Report& report) {
+  if (report.rank.source != Source::kDefault) return {};
+  for (const Other& other : report.rank.others) {
+    if (other.source == Source::kOriginalKubernetes) return other.says;
+  }
+  return {};
+}
+
 Result<Identity> IdentityOf(const Report& report) {
   PENSTOCK_TRY(report.role.value);
   const Role role = *report.role.value;

@@ -49,6 +49,7 @@ struct UnixService {
   std::string path;
   friend bool operator==(const UnixService&, const UnixService&) = default;
 };
+inline constexpr uint32_t kMaxLocalWorkers = 1024;
 struct LocalService {  // processes that are started for this program
   uint32_t workers = 2;
   friend bool operator==(const LocalService&, const LocalService&) = default;
@@ -153,6 +154,10 @@ Report Examine(const Inputs& inputs);
 
 // A server's role in a place where there is nothing to serve: Invalid, with the remedy. Programs that would go on would train in a reader's place.
 Status CheckServing(const Report& report);
+
+// A trainer that is one of several by what a platform says, and 0 of 1 because nobody says which: why, with the remedy; "" where all is well. A
+// process group that is initialised later may mend it.
+std::string Unranked(const Report& report);
 
 struct Identity {
   Service service;

@@ -138,6 +138,21 @@ TEST(CheckServing, AServersRoleWithoutAServiceIsAnErrorThatNamesBoth) {
   EXPECT_TRUE(check({{"PENSTOCK_ROLE", "evaluator"}}).ok());
 }
 
+TEST(Unranked, OneOfSeveralTrainersOfTheOriginalsContractNeedsAProcessGroup) {
+  const Environment worker{{"SPEC_TYPE", "worker"}, {"MACHINES_CONFIG", kWithReaders}, {"JOB_NAME", "abc"}, {"MY_POD_NAME", "abc-worker-3"}};
+  EXPECT_THAT(Unranked(Examine(Of(worker))), AllOf(HasSubstr("by SPEC_TYPE=worker, MY_POD_NAME=abc-worker-3 this is one of several"),
+                                                   HasSubstr("set PENSTOCK_RANK and PENSTOCK_WORLD_SIZE")));
+  Inputs with_group = Of(worker);
+  with_group.facts.process_group = ProcessGroup{"torch.distributed", {3, 4}};
+  EXPECT_EQ(Unranked(Examine(with_group)), "");
+  for (const auto& [type, pod] : {std::pair{"chief", "abc-chief-0"}, {"evaluator", "abc-evaluator-1"}, {"datasetworker", "abc-datasetworker-1"}}) {
+    Environment other = worker;
+    other["SPEC_TYPE"] = type;
+    other["MY_POD_NAME"] = pod;
+    EXPECT_EQ(Unranked(Examine(Of(other))), "") << type;
+  }
+}
+
 TEST(Examine, ALongValueIsCutInTheError) {
   const Status status = Examine(Of({{"TF_CONFIG", std::string(100'000, '[')}})).service.value.status();
   EXPECT_THAT(status.message(), HasSubstr("(100000 bytes)"));

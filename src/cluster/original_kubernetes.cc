@@ -78,6 +78,19 @@ Opinion<Role> OriginalKubernetesRole(const Inputs& in) {
   return {ParseReplicaType(kSpecType, *type), std::string(kSpecType)};
 }
 
+// The contract numbers pods of each type and counts nobody: it is for the process group to say.
+Opinion<Place> OriginalKubernetesRank(const Inputs& in) {
+  const std::string* type = Find(in.environment, kSpecType);
+  if (type == nullptr || IsServer(in.environment)) return {};
+  const auto role = ParseReplicaType(kSpecType, *type);
+  const auto index = PodIndex(in.environment);
+  const bool among_several = SameName(*type, "worker") || (index.ok() && *index > 0);
+  if (!role.ok() || !JoinsTraining(*role) || !among_several) return {};
+  return Silent{"by SPEC_TYPE=" + *type + (index.ok() ? ", MY_POD_NAME=" + *Find(in.environment, kPodName) : "") +
+                " this is one of several trainers, and nothing says which rank of how many: initialise torch.distributed or jax.distributed before "
+                "reading, or set PENSTOCK_RANK and PENSTOCK_WORLD_SIZE"};
+}
+
 Opinion<Address> OriginalKubernetesAdvertise(const Inputs& in) {
   const std::string* type = Find(in.environment, kSpecType);
   if (type == nullptr || !SameName(*type, "datasetworker")) return {};

@@ -1,5 +1,7 @@
 #include "cluster/parse.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -15,19 +17,10 @@ constexpr size_t kShownBytes = 120;
 constexpr size_t kMaxHostBytes = 253;
 constexpr size_t kMaxSocketPathBytes = 107;  // sockaddr_un
 constexpr size_t kMaxJobBytes = 200;
-constexpr uint32_t kMaxLocalWorkers = 1024;
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsAlnum(char c) { return IsDigit(c) || (Lower(c) >= 'a' && Lower(c) <= 'z'); }
-
-std::string Folded(std::string_view name) {
-  std::string folded;
-  for (char c : name) {
-    if (c != '-' && c != '_') folded += Lower(c);
-  }
-  return folded;
-}
 
 bool IsIpv6(std::string_view text) {
   return std::count(text.begin(), text.end(), ':') >= 2 &&
@@ -38,6 +31,20 @@ std::optional<uint16_t> ToPort(std::string_view text) {
   const std::optional<uint32_t> number = ToNumber(text);
   if (!number || *number > 65'535) return std::nullopt;
   return static_cast<uint16_t>(*number);
+}
+
+bool IsIpv6Exactly(const std::string& text) {
+  in6_addr ignored{};
+  return inet_pton(AF_INET6, text.c_str(), &ignored) == 1;
+}
+
+// "::1:5050", which is an address as a whole, and was hardly meant as one.
+Status Unbracketed(std::string_view name, std::string_view value, const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const std::string before = address.substr(0, colon);
+  const bool has_port = IsIpv6Exactly(before) && ToPort(address.substr(colon + 1));
+  const std::string meant = has_port ? "[" + before + "]" + address.substr(colon) : "[" + address + "]:" + std::to_string(kDefaultPort);
+  return Malformed(name, value, "an IPv6 address in brackets, and the port after them: " + meant);
 }
 
 struct RoleName {
@@ -133,6 +140,14 @@ Result<std::optional<uint32_t>> FindNumber(const Environment& environment, std::
   return number;
 }
 
+std::string Folded(std::string_view name) {
+  std::string folded;
+  for (char c : name) {
+    if (c != '-' && c != '_') folded += Lower(c);
+  }
+  return folded;
+}
+
 bool SameName(std::string_view a, std::string_view b) { return Folded(a) == Folded(b); }
 
 bool IsHost(std::string_view text) {
@@ -145,6 +160,7 @@ Result<Address> ParseAddress(std::string_view name, std::string_view value, uint
   constexpr std::string_view kExpected = "host:port, the port from 0 to 65535 (an IPv6 address in brackets)";
   std::string_view host = value;
   std::string_view port;
+  if (default_port != 0 && IsIpv6(value)) return Unbracketed(name, value, std::string(value));
   if (value.starts_with('[')) {
     const size_t close = value.find(']');
     if (close == std::string_view::npos) return Malformed(name, value, kExpected);
@@ -175,6 +191,7 @@ Result<Service> ParseService(std::string_view name, std::string_view value) {
       break;
     }
   }
+  if (IsIpv6Exactly(std::string(rest))) return Unbracketed(name, value, std::string(rest));
   const Result<Address> address = ParseAddress(name, rest, kDefaultPort);
   // A bare word is more likely a misspelt "inline" than a host: a host without a port needs its scheme.
   const bool bare = rest.size() == value.size() && rest.find_first_of(":.") == std::string_view::npos;

@@ -23,13 +23,15 @@ Status Missing(std::string_view name, std::string_view why, std::string_view rem
 Result<std::optional<uint32_t>> FindNumber(const Environment& environment, std::string_view name);
 std::optional<uint32_t> ToNumber(std::string_view digits);
 
-// `a` and `b` are the same name: compared without case, '-' and '_'.
+// `a` and `b` are the same name: compared without case, '-' and '_', which is all that the folded name leaves out.
 bool SameName(std::string_view a, std::string_view b);
+std::string Folded(std::string_view name);
 
 // A host name (letters, digits, '-', '_', '.') or an IP address of sane length.
 bool IsHost(std::string_view text);
 
-// "host", "host:port", "[v6]", "[v6]:port", a bare IPv6 address. Without a port it has `default_port`. `name` is for the error.
+// "host", "host:port", "[v6]", "[v6]:port". Without a port it has `default_port`; where that is 0, as for what a worker tells others, "v6" without
+// brackets is one of these, too: elsewhere its end might be meant for a port. `name` is for the error.
 Result<Address> ParseAddress(std::string_view name, std::string_view value, uint16_t default_port);
 // As PENSTOCK_SERVICE: penstock://host:port, grpc://host:port, host:port, unix:/path, local[:N], inline, off.
 Result<Service> ParseService(std::string_view name, std::string_view value);

@@ -39,6 +39,7 @@ constexpr std::array kRole = {
 constexpr std::array kRank = {
     Row<Place>{Source::kArgument, ArgumentRank},
     Row<Place>{Source::kPenstock, PenstockRank},
+    Row<Place>{Source::kOriginalKubernetes, OriginalKubernetesRank},
     Row<Place>{Source::kProcessGroup, ProcessGroupRank},
     Row<Place>{Source::kTorchrun, TorchrunRank},
     Row<Place>{Source::kTfConfig, TfConfigRank},

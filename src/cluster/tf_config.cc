@@ -5,6 +5,7 @@
 //
 // With enableDynamicWorker a task is told of the parameter servers and of itself only: "sparseCluster" instead of "cluster", and in it
 // "worker": {"3": "j-worker-3.ns.svc:2222"}.
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/constants.h"
@@ -49,12 +50,26 @@ Status ReadTask(const Json& task, TfConfig& config) {
   return {};
 }
 
+// Which of two spellings of a type would win is nothing to rely on.
+Status CheckTypes(const Json& cluster) {
+  std::map<std::string, std::string> spelt;
+  for (auto it = cluster.begin(); it != cluster.end(); ++it) {
+    if (it->is_null()) continue;
+    const auto [known, is_new] = spelt.emplace(Folded(it.key()), it.key());
+    if (is_new) continue;
+    return Malformed("TF_CONFIG.cluster", Shown(cluster),
+                     "one of '" + known->second + "' and '" + it.key() + "': types compare without case, '-' and '_', so they are the same");
+  }
+  return {};
+}
+
 // The sparse form is known by its name, or by workers that are numbered instead of listed.
 Status ReadCluster(const Json& root, TfConfig& config) {
   const bool sparse = root.contains("sparseCluster");
   const auto cluster = root.find(sparse ? "sparseCluster" : "cluster");
   if (cluster == root.end() || cluster->is_null()) return {};
   if (!cluster->is_object()) return Malformed("TF_CONFIG.cluster", Shown(*cluster), "an object of task types, each with its addresses");
+  PENSTOCK_TRY(CheckTypes(*cluster));
   config.cluster = *cluster;
   config.sparse = sparse || (cluster->contains("worker") && cluster->at("worker").is_object());
   return {};
@@ -90,7 +105,12 @@ Result<Address> AddressOf(const TfConfig& config, std::string_view type, uint32_
   if (entry == nullptr || !entry->is_string()) {
     return Malformed(name, Shown(*tasks), "addresses host:port, one of them with index " + std::to_string(index));
   }
-  return ParseAddress(name + "[" + std::to_string(index) + "]", entry->get_ref<const std::string&>(), kDefaultPort);
+  const std::string& text = entry->get_ref<const std::string&>();
+  const std::string which = name + "[" + std::to_string(index) + "]";
+  PENSTOCK_ASSIGN(Address address, ParseAddress(which, text, kDefaultPort));
+  if (address.port == 0 && SameName(type, kDispatcher))
+    return Malformed(which, text, "host:port, the port from 1 to 65535: others look for it there");
+  return address;
 }
 
 Result<uint32_t> CountOf(const TfConfig& config, std::string_view type) {
