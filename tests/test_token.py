@@ -98,3 +98,34 @@ def test_a_token_file_that_holds_none_is_an_error_and_not_passed_over(
     refused = run("status", "--dispatcher", "127.0.0.1:9")
     assert refused.returncode == 2
     assert str(path) in refused.stderr
+
+
+SUBCOMMANDS = [
+    ["dispatcher", "--listen", "127.0.0.1:0"],
+    ["worker", "--dispatcher", "127.0.0.1:9"],
+    ["status", "--dispatcher", "127.0.0.1:9"],
+    ["local", "--", "true"],
+]
+
+
+@pytest.mark.parametrize(("path", "words"), [("/tmp", "Is a directory"), ("/dev/zero", "larger than 64 KiB")])
+def test_a_token_file_that_can_be_none_is_a_mistake_with_its_remedy(monkeypatch: pytest.MonkeyPatch, path: str, words: str) -> None:
+    monkeypatch.setenv("PENSTOCK_TOKEN_FILE", path)
+    for subcommand in SUBCOMMANDS:
+        refused = run(*subcommand)
+        assert (refused.returncode, refused.stdout) == (2, ""), refused.stderr
+        assert words in refused.stderr
+        assert f"{path}" in refused.stderr
+        assert "PENSTOCK_TOKEN_FILE names" in refused.stderr
+    told = run("doctor", "--env")
+    assert told.returncode == 3
+    assert words in told.stdout
+    with pytest.raises(penstock.Invalid, match=words):
+        penstock.connect("penstock://127.0.0.1:9")
+
+
+def test_a_token_file_that_holds_no_text_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_bytes(bytes(range(128, 192)))
+    monkeypatch.setenv("PENSTOCK_TOKEN_FILE", str(tmp_path / "token"))
+    with pytest.raises(penstock.Invalid, match="holds no text"):
+        penstock.connect("penstock://127.0.0.1:9")

@@ -1,12 +1,14 @@
 #include "cli/security.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 #include <variant>
 
+#include "base/constants.h"
 #include "base/log.h"
 #include "cli/surroundings.h"
 #include "cluster/placement.h"
@@ -19,6 +21,28 @@ namespace {
 constexpr const char* kOpenToAll =
     "it serves other machines and asks nobody for a token: whoever can reach it can read, and run programs on readers that have --allow-code; set "
     "PENSTOCK_TOKEN_FILE to a file with a secret, on servers and trainers alike";
+
+constexpr size_t kMaxTokenFile = 64 * kKiB;
+
+// All of it, or more than `cap` bytes; an error number where that cannot be.
+std::variant<std::string, int> ReadUpTo(const std::string& path, size_t cap) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  std::string content(cap + 1, '\0');
+  size_t size = 0;
+  int error = 0;
+  while (size < content.size()) {
+    const ssize_t got = read(fd, content.data() + size, content.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) error = errno;
+    if (got <= 0) break;
+    size += static_cast<size_t>(got);
+  }
+  close(fd);
+  if (error != 0) return error;
+  content.resize(size);
+  return content;
+}
 
 Result<bool> LetsAnybodyIn(const std::string& listen, const Credentials& credentials) {
   const auto parsed = ParseAddress(listen);
@@ -73,11 +97,16 @@ Result<Credentials> SecurityFlags::ReadToServe(const std::string& listen) const 
 Result<std::string> ReadToken(const std::string& token_file) {
   const std::string path = token_file.empty() ? Variable("PENSTOCK_TOKEN_FILE") : token_file;
   if (path.empty()) return Variable("PENSTOCK_TOKEN");
-  std::ifstream file(path);
-  std::string token{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    return Status(Code::kInvalid, "cannot read the token file " + path + " (" + std::strerror(errno) + "), which " +
-                                      (token_file.empty() ? "PENSTOCK_TOKEN_FILE" : "--token-file") + " names");
+  const std::string named = std::string(", which ") + (token_file.empty() ? "PENSTOCK_TOKEN_FILE" : "--token-file") + " names";
+  auto content = ReadUpTo(path, kMaxTokenFile);
+  if (const int* error = std::get_if<int>(&content)) {
+    const std::string remedy = *error == EISDIR ? ": name the file in it that holds the token" : "";
+    return Status(Code::kInvalid, "cannot read the token file " + path + " (" + std::strerror(*error) + ")" + named + remedy);
+  }
+  std::string token = std::move(std::get<std::string>(content));
+  if (token.size() > kMaxTokenFile) {
+    return Status(Code::kInvalid,
+                  "the token file " + path + named + ", is larger than 64 KiB, and so no token: `penstock token create --out FILE` makes one");
   }
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty()) return Status(Code::kInvalid, "the token file " + path + " is empty; write a token into it");
