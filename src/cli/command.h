@@ -27,11 +27,11 @@ int ExitCodeOf(const Status& status);
 class Flags {
  public:
   explicit Flags(CLI::App& app) : app_(app) {}
-  void Text(const std::string& name, std::string* value, const std::string& help);
+  void Text(const std::string& name, std::string* value, const std::string& help);                 // not ""
   void Text(const std::string& name, std::optional<std::string>* value, const std::string& help);  // "" is a value, too
-  void Texts(const std::string& name, std::vector<std::string>* values, const std::string& help);  // may be repeated
+  void Texts(const std::string& name, std::vector<std::string>* values, const std::string& help);  // may be repeated, none ""
   void Number(const std::string& name, uint32_t* value, const std::string& help);
-  void Bytes(const std::string& name, uint64_t* value, const std::string& help);  // "256MiB"
+  void Bytes(const std::string& name, uint64_t* value, const std::string& help);  // "256MiB", not 0
   void Time(const std::string& name, Duration* value, const std::string& help);   // "30s"
   void Time(const std::string& name, std::optional<Duration>* value, const std::string& help);
   void Switch(const std::string& name, bool* value, const std::string& help);

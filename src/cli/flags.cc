@@ -26,6 +26,19 @@ void AddParsed(CLI::App& app, const std::string& name, T* value, const std::stri
       ->type_name(type);
 }
 
+// As of a shell's variable that is not set: what it should have said, nobody knows.
+Result<std::string> NotEmpty(const std::string& text) {
+  if (!text.empty()) return text;
+  return Status(Code::kInvalid, "it is empty; give it a value, or leave the flag out");
+}
+
+Result<uint64_t> ParseBudget(const std::string& text) {
+  PENSTOCK_ASSIGN(const uint64_t bytes, ParseBytes(text));
+  if (bytes == 0)
+    return Status(Code::kInvalid, "\"" + text + "\" is no size to work with; give one like 256MiB, or leave the flag out for the default");
+  return bytes;
+}
+
 // What stands where a subcommand should, and is none.
 Status CheckSubcommand(int argc, const char* const* argv) {
   std::vector<std::string_view> names;
@@ -58,15 +71,16 @@ int ExitCodeOf(const Status& status) {
   }
 }
 
-void Flags::Text(const std::string& name, std::string* value, const std::string& help) { app_.add_option(name, *value, help)->type_name("TEXT"); }
+void Flags::Text(const std::string& name, std::string* value, const std::string& help) { AddParsed(app_, name, value, help, "TEXT", NotEmpty); }
 void Flags::Text(const std::string& name, std::optional<std::string>* value, const std::string& help) {
   AddParsed(app_, name, value, help, "TEXT", [](const std::string& text) { return Result<std::string>(text); });
 }
 void Flags::Texts(const std::string& name, std::vector<std::string>* values, const std::string& help) {
-  app_.add_option(name, *values, help)->type_name("TEXT")->allow_extra_args(false);
+  const auto check = [](const std::string& text) { return NotEmpty(text).status().message(); };
+  app_.add_option(name, *values, help)->type_name("TEXT")->allow_extra_args(false)->check(check);
 }
 void Flags::Number(const std::string& name, uint32_t* value, const std::string& help) { app_.add_option(name, *value, help)->type_name("N"); }
-void Flags::Bytes(const std::string& name, uint64_t* value, const std::string& help) { AddParsed(app_, name, value, help, "SIZE", ParseBytes); }
+void Flags::Bytes(const std::string& name, uint64_t* value, const std::string& help) { AddParsed(app_, name, value, help, "SIZE", ParseBudget); }
 void Flags::Time(const std::string& name, Duration* value, const std::string& help) { AddParsed(app_, name, value, help, "TIME", ParseDuration); }
 void Flags::Time(const std::string& name, std::optional<Duration>* value, const std::string& help) {
   AddParsed(app_, name, value, help, "TIME", ParseDuration);
