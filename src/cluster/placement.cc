@@ -80,6 +80,7 @@ bool IsLocalHost(const std::string& host) {
 
 Result<Placement> PlaceServer(const Report& report, const std::string& listen, const IsLocal& is_local) {
   PENSTOCK_TRY(report.role.value);
+  if (!listen.empty() && *report.role.value == Role::kDispatcher) return Placement{listen, ""};
   PENSTOCK_TRY(report.advertise.value);
   const bool named = report.advertise.source != Source::kDefault;
   if (!listen.empty()) return Placement{listen, named ? ToString(*report.advertise.value) : ""};

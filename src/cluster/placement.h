@@ -21,7 +21,8 @@ struct Placement {
 using IsLocal = std::function<bool(const std::string& host)>;
 bool IsLocalHost(const std::string& host);
 
-// `listen` is the flag, "" where it was not given; it wins. Invalid where an answer that is needed is malformed.
+// `listen` is the flag, "" where it was not given; it wins. Invalid where an answer that is needed is malformed: a dispatcher with the flag needs
+// none.
 Result<Placement> PlaceServer(const Report& report, const std::string& listen, const IsLocal& is_local = IsLocalHost);
 
 // True for addresses, and names of addresses, that only this machine can reach.

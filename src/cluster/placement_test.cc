@@ -62,6 +62,10 @@ TEST(Placement, AMalformedAddressIsAnErrorThatNamesTheVariable) {
   EXPECT_THAT(placement.status().message(), testing::HasSubstr("POD_IP"));
 }
 
+TEST(Placement, ADispatcherThatIsToldWhereToListenAsksNobodyElse) {
+  EXPECT_EQ(PlaceIn(Role::kDispatcher, {{"TF_CONFIG", "{"}, {"POD_IP", "not an address"}}, "127.0.0.1:0").listen, "127.0.0.1:0");
+}
+
 TEST(Placement, ThisMachineKnowsItsOwnAddresses) {
   EXPECT_TRUE(IsLocalHost("localhost"));
   EXPECT_TRUE(IsLocalHost("127.3.4.5"));
