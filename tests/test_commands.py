@@ -80,3 +80,27 @@ def test_read_shows_the_first_rows_of_files_and_counts_all(tmp_path: Path) -> No
     assert done.stderr.startswith("20 rows")
     done = run("read", str(path), "--parse", "id:int64", "-n", "7")
     assert len(done.stdout.splitlines()) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["dispatcher", "--token-file", ""], "--token-file: it is empty"),
+        (["dispatcher", "--state-dir", ""], "--state-dir: it is empty"),
+        (["dispatcher", "--listen="], "--listen"),
+        (["worker", "--dispatcher", ""], "--dispatcher: it is empty"),
+        (["worker", "--allow-path", "/data", "--allow-path", ""], "--allow-path: it is empty"),
+        (["worker", "--memory", "0"], "--memory"),
+        (["local", "--memory", "0", "--", "true"], "--memory"),
+    ],
+)
+def test_a_flag_without_a_value_as_of_a_variable_that_is_not_set_is_refused(arguments: list[str], words: str) -> None:
+    refused = run(*arguments)
+    assert (refused.returncode, refused.stdout) == (MISCONFIGURED, "")
+    assert words in refused.stderr
+
+
+@pytest.mark.parametrize("workers", ["0", "1025", "99999999"])
+def test_a_local_service_has_1_to_1024_workers(workers: str) -> None:
+    refused = run("local", "--workers", workers, "--", "true")
+    assert (refused.returncode, refused.stderr) == (MISCONFIGURED, f"penstock: --workers {workers}: give a number from 1 to 1024\n")

@@ -22,6 +22,7 @@ int main(int count, char** arguments) {
   if (count != 5) return Fail(penstock::Status(penstock::Code::kInvalid, "bench_consume ADDRESS DATASET-ID COUNT socket|shared"));
   penstock::ConnectOptions options;
   options.service = arguments[1];
+  if (const char* token = std::getenv("PENSTOCK_TOKEN")) options.token = token;
   options.shared_memory = std::string_view(arguments[4]) == "shared";
   const uint64_t wanted = std::strtoull(arguments[3], nullptr, 10);
   const auto client = penstock::Client::Connect(options);

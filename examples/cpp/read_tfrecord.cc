@@ -1,9 +1,11 @@
 // Reads TFRecords of tf.Examples that have an int64 "id" and sums it up: a trainer's loop in C++.
 //
 //   read_tfrecord penstock://127.0.0.1:5050 '/data/part-*.tfrecord.gz'     rows made by the workers of a service
+//   penstock local -- sh -c 'read_tfrecord "$PENSTOCK_SERVICE" FILES…'       the same, with a service for as long as it runs
 //   read_tfrecord inline '/data/part-*.tfrecord.gz'                        the same rows, made in this process
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -20,7 +22,8 @@ using penstock::Result;
 
 Result<std::unique_ptr<Reader>> OpenReader(const std::string& service, const penstock::Plan& plan) {
   if (service == "inline") return penstock::ReadInline(plan, {});
-  PENSTOCK_ASSIGN(auto client, penstock::Client::Connect({.service = service}));
+  const char* token = std::getenv("PENSTOCK_TOKEN");  // `penstock local` sets it
+  PENSTOCK_ASSIGN(auto client, penstock::Client::Connect({.service = service, .token = token == nullptr ? "" : token}));
   return client->Distribute(plan, {});  // the reader goes on without the client
 }
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock import _binary
+from penstock import _binary, _own_token
 from penstock.errors import Deadline, Invalid, Unavailable
 
 END_WITHIN = 5.0  # seconds for `penstock local` to end its servers; then it is killed, and they with it
@@ -19,17 +19,23 @@ _MISCONFIGURED = 2  # the exit code of `penstock` where it was told something th
 
 
 class Local:
-    """`penstock local` around a command that waits for the end of its input: when this process goes, however it goes, the service goes too."""
+    """`penstock local` around a command that waits for the end of its input: when this process goes, however it goes, the service goes too.
 
-    def __init__(self, workers: int, memory: int | str | None) -> None:
+    shown: whether other processes are told of it, and need its token in their environment.
+    """
+
+    def __init__(self, workers: int, memory: int | str | None, *, shown: bool) -> None:
         self._owner = os.getpid()
+        binary = _binary.path()
+        self._shown = shown and _own_token.shown.begin()
+        self.token = _own_token.draw()  # "": the environment's
         flags = ["--workers", str(workers), *(["--memory", str(memory)] if memory else [])]
         wait = ["sh", "-c", 'echo "$PENSTOCK_SERVICE"; exec cat']
         self.process = subprocess.Popen(
-            [_binary.path(), "local", *flags, "--", *wait],
+            [binary, "local", *flags, "--", *wait],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_binary.environment(),
+            env={**_binary.environment(), **({"PENSTOCK_TOKEN": self.token} if self.token else {})},
             start_new_session=True,  # Ctrl-C is for the program, which may still read what is on its way
         )
         assert self.process.stdout is not None
@@ -43,6 +49,9 @@ class Local:
         """Ends the service; in a forked child, whose it is not, nothing."""
         if os.getpid() != self._owner:
             return
+        if self._shown:
+            self._shown = False
+            _own_token.shown.end()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

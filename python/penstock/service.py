@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock import _core, _identity, _waiting
@@ -23,6 +22,7 @@ Kind = Literal["remote", "inline", "off"]
 
 NAMED_WITHIN = 30.0  # seconds: who names a service has started it, or has misspelt it
 PLATFORM_WITHIN = 600.0  # a platform starts servers and ranks in any order, and images take minutes to come
+_MOST_OF_A_TOKEN_FILE = 64 * 1024  # bytes
 _shared_local: dict[int, Service] = {}  # what "local[:N]" named in this process
 
 
@@ -54,6 +54,11 @@ class Service:
     def client(self) -> _core.Client:
         with _waiting.said(f"the dispatcher at {self.address}, which does not answer: is it started, and is this its address?", self._timeout):
             return _core.Client.connect(self.address, self._token, self._tls, self._timeout, self._shared_memory)
+
+    @property
+    def token(self) -> str:
+        """What another program shows: `penstock.connect(service.address, token=service.token)`; "" for none. A secret: not for logs."""
+        return self._token
 
     def close(self) -> None:
         self.__dict__.pop("client", None)
@@ -98,11 +103,20 @@ def connect(
 
 @checked(workers=whole(1, 1024), memory=optional(size), timeout=seconds, shared_memory=flag)
 def local(workers: int = 2, *, memory: int | str | None = None, timeout: float = 30.0, shared_memory: bool = True) -> Service:
-    """A dispatcher and `workers` workers as processes of this machine, ended by `close` or at exit."""
+    """A dispatcher and `workers` workers as processes of this machine, ended by `close` or at exit.
+
+    They listen on loopback. Where the environment has no token, one is drawn: other users of the machine do not have it, this process and those
+    that it starts show it by themselves (it is in `PENSTOCK_TOKEN` meanwhile), and for others there is the service's `token`.
+    """
+    return _start(workers, memory=memory, timeout=timeout, shared_memory=shared_memory, shown=True)
+
+
+def _start(workers: int, *, memory: int | str | None = None, timeout: float = 30.0, shared_memory: bool = True, shown: bool = False) -> Service:
     from penstock import _processes
 
-    processes = _processes.Local(workers, memory)
-    service = Service(processes.address, timeout=timeout, shared_memory=shared_memory, processes=processes)
+    processes = _processes.Local(workers, memory, shown=shown)
+    token = processes.token or _token(None, processes.address)
+    service = Service(processes.address, token=token, tls=_tls(None), timeout=timeout, shared_memory=shared_memory, processes=processes)
     atexit.register(service.close)
     return service
 
@@ -141,7 +155,7 @@ def named(service: object) -> str:
 
 def _local_of_process(workers: int) -> Service:
     if workers not in _shared_local:
-        _shared_local[workers] = local(workers)
+        _shared_local[workers] = _start(workers)
         _shared_local[workers].own = True
     return _shared_local[workers]
 
@@ -154,9 +168,15 @@ def _token(token: str | None, address: str) -> str:
     if not file:
         return os.environ.get("PENSTOCK_TOKEN", "")
     try:
-        found = Path(file).read_text().rstrip("\r\n")
+        with open(file, "rb") as opened:
+            content = opened.read(_MOST_OF_A_TOKEN_FILE + 1)
+        found = content.decode().rstrip("\r\n")
     except OSError as error:
         raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which holds no text, and so no token") from error
+    if len(content) > _MOST_OF_A_TOKEN_FILE:
+        raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which is larger than 64 KiB, and so no token")
     if not found:
         raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which is empty; write a token into it")
     return found

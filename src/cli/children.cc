@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -19,9 +20,18 @@ namespace {
 
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));  // execv does not write
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));  // exec does not write
   pointers.push_back(nullptr);
   return pointers;
+}
+
+std::vector<std::string> EnvironmentWithout(const std::vector<std::string>& names) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (std::find(names.begin(), names.end(), text.substr(0, text.find('='))) == names.end()) variables.push_back(text);
+  }
+  return variables;
 }
 
 // In the child, between fork and exec: async-signal-safe calls only.
@@ -59,13 +69,15 @@ Status SystemError(const std::string& what) { return Status(Code::kUnavailable, 
 
 }  // namespace
 
-Result<ServerChild> StartServer(const std::vector<std::string>& arguments) {
+Result<ServerChild> StartServer(const std::vector<std::string>& arguments, const std::vector<std::string>& without) {
   std::array<int, 2> pipe_ends{};
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return SystemError("cannot make a pipe");
   std::vector<std::string> command{"penstock"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.insert(command.end(), {"--ready-fd", std::to_string(pipe_ends[1])});
   const std::vector<char*> argv = Pointers(command);
+  const std::vector<std::string> environment = EnvironmentWithout(without);
+  const std::vector<char*> envp = Pointers(environment);
   const std::string self = OwnPath();
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -73,7 +85,7 @@ Result<ServerChild> StartServer(const std::vector<std::string>& arguments) {
     setpgid(0, 0);
     BecomeChild(parent, SIGKILL);
     fcntl(pipe_ends[1], F_SETFD, 0);
-    execv(self.c_str(), argv.data());
+    execve(self.c_str(), argv.data(), envp.data());
     _exit(127);
   }
   close(pipe_ends[1]);

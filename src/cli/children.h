@@ -16,8 +16,9 @@ struct ServerChild {
   int ready = -1;
 };
 
-// Call before this process has threads. The child dies by SIGKILL with this one, however that ends, and a terminal's Ctrl-C does not reach it.
-Result<ServerChild> StartServer(const std::vector<std::string>& arguments);
+// Call before this process has threads. The child dies by SIGKILL with this one, however that ends, and a terminal's Ctrl-C does not reach it. Its
+// environment is this one's but for the variables `without`.
+Result<ServerChild> StartServer(const std::vector<std::string>& arguments, const std::vector<std::string>& without = {});
 // Its address. Where it ended before it was ready, it has said why on stderr: Invalid where it was told something that cannot be, else Unavailable.
 Result<std::string> WaitReady(ServerChild& child, const std::string& what);
 // Any command; gets SIGTERM when this process ends before it.

@@ -1,7 +1,9 @@
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -9,6 +11,10 @@
 #include "base/log.h"
 #include "cli/children.h"
 #include "cli/command.h"
+#include "cli/security.h"
+#include "cli/surroundings.h"
+#include "cluster/identity.h"
+#include "wire/token.h"
 #include "worker/usage.h"
 
 namespace penstock::cli {
@@ -16,10 +22,32 @@ namespace {
 
 int ExitCodeOfWait(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
+constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP};
+
+// While servers start, a signal ends this process at once, and by that them. (It would, but for process 1 of a container, without a handler too.)
+class EndsAtOnce {
+ public:
+  EndsAtOnce() {
+    struct sigaction ending {};
+    ending.sa_handler = [](int signal) { _exit(128 + signal); };
+    for (size_t i = 0; i < kEnding.size(); ++i) {
+      sigaction(kEnding[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &ending, nullptr);
+    }
+  }
+  ~EndsAtOnce() {
+    for (size_t i = 0; i < kEnding.size(); ++i) sigaction(kEnding[i], &before_[i], nullptr);
+  }
+  EndsAtOnce(const EndsAtOnce&) = delete;
+
+ private:
+  std::array<struct sigaction, kEnding.size()> before_{};
+};
+
 class Local final : public Command {
  public:
   void Declare(Flags& flags) override {
-    flags.Number("--workers", &workers_, "How many; default 2");
+    flags.Number("--workers", &workers_, "How many, up to 1024; default 2");
     flags.Bytes("--memory", &memory_, "Budget of each worker, like 1GiB; default what there is, divided");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over sockets");
     flags.CommandLine("command", &command_, "Runs with PENSTOCK_SERVICE set; without it, the service stays until Ctrl-C");
@@ -27,39 +55,63 @@ class Local final : public Command {
 
   Result<int> Run(const Globals& globals) override {
     PENSTOCK_TRY(SetUpLog(LogLevel::kWarn));
-    if (workers_ == 0) return Status(Code::kInvalid, "--workers 0: a service without workers reads nothing");
+    if (workers_ == 0 || workers_ > cluster::kMaxLocalWorkers) {
+      return Status(Code::kInvalid,
+                    "--workers " + std::to_string(workers_) + ": give a number from 1 to " + std::to_string(cluster::kMaxLocalWorkers));
+    }
+    PENSTOCK_TRY(SetUpToken());
     setenv("PENSTOCK_LOG", "warn", 0);  // the command's own output comes first
-    BlockSignals();
     const auto code = RunService(globals);
     EndChildren(children_);
     return code;
   }
 
  private:
-  void BlockSignals() {
-    sigemptyset(&signals_);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals_, signal);
-    sigprocmask(SIG_BLOCK, &signals_, nullptr);
+  // Other users of this machine can reach a loopback port too, and workers here run what datasets carry. By the environment the servers and the
+  // command get it, which nobody else can read.
+  Status SetUpToken() {
+    PENSTOCK_ASSIGN(const std::string given, ReadToken(""));
+    if (!given.empty()) return {};
+    drawn_ = RandomToken();
+    setenv("PENSTOCK_TOKEN", drawn_.c_str(), 1);
+    return {};
   }
 
   Result<int> RunService(const Globals& globals) {
+    sigset_t of_children;
+    sigemptyset(&of_children);
+    sigaddset(&of_children, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &of_children, nullptr);
+    std::optional<EndsAtOnce> starting(std::in_place);
     PENSTOCK_ASSIGN(const std::string address, StartServers());
+    signals_ = of_children;
+    for (const int signal : kEnding) sigaddset(&signals_, signal);
+    sigprocmask(SIG_BLOCK, &signals_, nullptr);
+    starting.reset();
     setenv("PENSTOCK_SERVICE", ("penstock://" + address).c_str(), 1);
     if (command_.empty()) {
-      std::printf(globals.json ? "{\"service\": \"penstock://%s\"}\n" : "PENSTOCK_SERVICE=penstock://%s\n", address.c_str());
-      std::fflush(stdout);
+      ReportService(address, globals);
       return WaitFor(-1);
     }
     PENSTOCK_ASSIGN(const pid_t command, StartCommand(command_));
     return WaitFor(command);
   }
 
+  // For other terminals: variables to set there, the token among them where it is known here alone.
+  void ReportService(const std::string& address, const Globals& globals) const {
+    std::string text = (globals.json ? "{\"service\": \"penstock://" : "PENSTOCK_SERVICE=penstock://") + address;
+    if (!drawn_.empty()) text += (globals.json ? "\", \"token\": \"" : "\nPENSTOCK_TOKEN=") + drawn_;
+    std::printf("%s\n", (text + (globals.json ? "\"}" : "")).c_str());
+    std::fflush(stdout);
+  }
+
+  // On loopback and with a state that goes with it, whatever the platform says of this place: what it says is of another service.
   Result<std::string> StartServers() {
-    PENSTOCK_ASSIGN(ServerChild dispatcher, StartServer({"dispatcher", "--listen", "127.0.0.1:0"}));
+    PENSTOCK_ASSIGN(ServerChild dispatcher, StartServer({"dispatcher", "--listen", "127.0.0.1:0"}, {"PENSTOCK_STATE_DIR", "DATASET_JOURNALING_DIR"}));
     children_.push_back(dispatcher.pid);
     PENSTOCK_ASSIGN(const std::string address, WaitReady(dispatcher, "dispatcher"));
-    std::vector<std::string> arguments{"worker", "--dispatcher", address, "--allow-code"};
-    if (memory_ == 0 && std::getenv("PENSTOCK_MEMORY") == nullptr) memory_ = worker::DefaultMemory() / workers_;
+    std::vector<std::string> arguments{"worker", "--dispatcher", address, "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1", "--allow-code"};
+    if (memory_ == 0 && Variable("PENSTOCK_MEMORY").empty()) memory_ = worker::DefaultMemory() / workers_;
     if (memory_ > 0) arguments.insert(arguments.end(), {"--memory", std::to_string(memory_)});
     if (no_shm_) arguments.emplace_back("--no-shm");
     std::vector<ServerChild> workers;
@@ -101,6 +153,7 @@ class Local final : public Command {
   uint64_t memory_ = 0;
   bool no_shm_ = false;
   std::vector<std::string> command_;
+  std::string drawn_;  // the token, where nobody gave one
   sigset_t signals_{};
   std::vector<pid_t> children_;
 };
