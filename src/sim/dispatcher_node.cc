@@ -114,17 +114,19 @@ void DispatcherNode::Flush() {
   const bool crash = crash_at_commit && tick_.has_writes();
   const bool before = world_.random.Percent(50);
   crash_now_ = crash && before;
+  restored_ = false;
   Result<Tick::Words> words = tick_.Commit([this](const std::vector<Write>& writes) { return Store(writes); });
-  const bool silent = !words.ok() || (crash && !before);
-  if (!silent) Say(*std::move(words));
-  if (!crash) return;
-  world_.Count(before ? "crash before commit" : "crash after commit");
+  const bool after = (crash && !before) || (restored_ && crash_after_restore && world_.random.Percent(50));
+  if (words.ok() && !after) Say(*std::move(words));
+  if (!crash && !after) return;
+  world_.Count(after ? "crash after commit" : "crash before commit");
   Crash();
 }
 
 Status DispatcherNode::Store(const std::vector<Write>& writes) {
   if (crash_now_) return Status(Code::kUnavailable, "the process is gone");
   for (const Write& write : writes) {
+    restored_ = restored_ || write.key.starts_with("base/");
     if (write.value.has_value()) {
       store_[write.key] = *write.value;
     } else {

@@ -30,7 +30,8 @@ class DispatcherNode final : public Node {
   void StartFrom(Copy copy);
   void Crash();  // and starts again
   void Stop();
-  bool crash_at_commit = false;  // the next commit is a crash: before it or after, by chance
+  bool crash_at_commit = false;      // the next commit is a crash: before it or after, by chance
+  bool crash_after_restore = false;  // restores are few: where commits crash, many of theirs do, so that all ranks say theirs again
 
   uint64_t expired() const { return expired_ + (core_ ? core_->counts().expired : 0); }
   uint64_t redelivered() const { return redelivered_ + (core_ ? core_->counts().redelivered : 0); }
@@ -55,6 +56,7 @@ class DispatcherNode final : public Node {
   std::unique_ptr<dispatcher::DispatcherCore> core_;
   dispatcher::Snapshot store_;
   Term term_{};
+  bool restored_ = false;  // by the last commit
   std::vector<Copy> copies_;
   uint64_t expired_ = 0;
   uint64_t redelivered_ = 0;

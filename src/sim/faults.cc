@@ -10,6 +10,7 @@ void Faults::Begin() {
   if (scenario_.has(Fault::kLoseWord)) world.faults.lose = world.random.Between(1, 10);
   if (scenario_.has(Fault::kRepeatWord)) world.faults.repeat = world.random.Between(1, 20);
   if (scenario_.has(Fault::kDelayWord)) world.faults.delay = world.random.Between(1, 10);
+  cluster_.dispatcher.crash_after_restore = scenario_.has(Fault::kCrashAtCommit);
   kinds_.assign(scenario_.faults.begin(), scenario_.faults.end());
   pace_ms_ = world.random.Between(100, 3000);
   Next();
@@ -29,6 +30,7 @@ void Faults::Next() {
 void Faults::Calm() {
   World& world = cluster_.world;
   world.faults = {};
+  cluster_.dispatcher.crash_after_restore = false;
   for (Node* node : AllNodes()) node->side = 0;
   cluster_.stale.Stop();
 }
