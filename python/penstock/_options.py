@@ -33,7 +33,6 @@ class Options(TypedDict, total=False):
     attempt: int | None
 
 
-
 def _job_name(name: str, value: Any) -> str:
     """As the dispatcher takes it; a program that names none leaves it out."""
     _core.check_name(name, text(name, value))

@@ -98,7 +98,7 @@ class ClientCore {
   struct Lane {
     Seq to = kLaneEnd;        // whole source rows, as workers make them…
     Cursor end{kLaneEnd, 0};  // …and how far they are granted
-    WorkerId pinned{};  // replicated: the one worker that may serve it
+    WorkerId pinned{};        // replicated: the one worker that may serve it
     LaneState state = LaneState::kSpare;
     WorkerId worker{};    // kConnecting, kOpen
     LaneStream stream{};  // kOpen

@@ -119,7 +119,7 @@ Result<Job> DecodeJob(JobId id, std::string_view bytes) {
   job.started = table->started();
   Each(table->steps(), [&](const fb::StoredSteps& s) { job.steps[Epoch{s.epoch()}] = s.steps(); });
   Each(table->vacated(), [&](const fb::StoredSeat& s) {
-    job.vacated[s.index()] = {Text(s.name()),     Epoch{s.epoch()}, s.ended(), Text(s.position()), {s.batches(), s.tag(), s.began()},
+    job.vacated[s.index()] = {Text(s.name()),          Epoch{s.epoch()}, s.ended(), Text(s.position()), {s.batches(), s.tag(), s.began()},
                               ConsumerId{s.consumer()}};
   });
   if (table->delivered() != nullptr) job.delivered.insert(table->delivered()->begin(), table->delivered()->end());
@@ -219,16 +219,15 @@ Result<StoredMember> DecodeMember(std::string_view bytes) {
     const Epoch epoch{g.epoch()};
     const Cursor from{g.from_seq(), g.from_child()};
     const Cursor asked = std::max(from, Cursor{g.asked_seq(), g.asked_child()});
-    member.grants.push_back(
-        {.epoch = epoch,
-         .name = {{epoch, ReplicaId{g.replica()}, LaneId{g.lane()}}, from.seq, Fence{g.fence()}},
-         .held = {.from = from,
-                  .to = g.to_seq(),
-                  .worker = WorkerId{g.worker()},
-                  .doubts = g.doubts(),
-                  .last_children = g.last_children(),
-                  .stored = asked,
-                  .asked = asked}});
+    member.grants.push_back({.epoch = epoch,
+                             .name = {{epoch, ReplicaId{g.replica()}, LaneId{g.lane()}}, from.seq, Fence{g.fence()}},
+                             .held = {.from = from,
+                                      .to = g.to_seq(),
+                                      .worker = WorkerId{g.worker()},
+                                      .doubts = g.doubts(),
+                                      .last_children = g.last_children(),
+                                      .stored = asked,
+                                      .asked = asked}});
   });
   return member;
 }

@@ -118,7 +118,8 @@ class EpochState {
   // The consumer's last beat listed all of its grants.
   bool AllKnown(ConsumerId consumer) const;
 
-  // A holder is done with a grant. Returns how many deliveries of its rows may have come before, one for each doubt; nullopt where it does not hold such a grant.
+  // A holder is done with a grant. Returns how many deliveries of its rows may have come before, one for each doubt; nullopt where it does not hold
+  // such a grant.
   std::optional<uint64_t> Finish(ConsumerId consumer, const msg::Finish& finish);
   // Its grants are stored now, with their asked marks.
   void NoteStored(ConsumerId consumer);

@@ -58,12 +58,12 @@ struct Consumer {
   uint64_t rows = 0;
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;
-  bool begun = false;          // undecided, and it reads without a restore: it waits for its seat
-  Steps came{};                // that its loop has, and those before it had…
-  uint64_t ready_batches = 0;  // …and whole batches beyond these
+  bool begun = false;                    // undecided, and it reads without a restore: it waits for its seat
+  Steps came{};                          // that its loop has, and those before it had…
+  uint64_t ready_batches = 0;            // …and whole batches beyond these
   std::optional<TimePoint> ranged_at{};  // when it was last given a range of a lane…
   uint32_t stretch = 1;                  // …and how many ranges' rows that had
-  uint64_t lanes_had = 0;      // of its epoch, since the dispatcher knows it; those that it gave back unread do not count
+  uint64_t lanes_had = 0;                // of its epoch, since the dispatcher knows it; those that it gave back unread do not count
 
   bool reads() const { return !expired && !undecided; }
 };

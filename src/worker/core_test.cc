@@ -77,7 +77,8 @@ TEST(WorkerCore, ABlockThatCreditDoesNotCoverIsToldOfOnceAndWaits) {
 }
 
 TEST(WorkerCore, BlocksOfAJobThatWantsThemLargerAreLargerWhereTheBudgetHoldsMany) {
-  for (const auto& [memory, target] : {std::pair{64 * kRowBytes, kRowBytes}, std::pair{128 * kRowBytes, 2 * kRowBytes}, {1024 * kRowBytes, 4 * kRowBytes}}) {
+  for (const auto& [memory, target] :
+       {std::pair{64 * kRowBytes, kRowBytes}, std::pair{128 * kRowBytes, 2 * kRowBytes}, {1024 * kRowBytes, 4 * kRowBytes}}) {
     TestShell shell(Options(memory));
     shell.wanted_target = 4 * kRowBytes;
     shell.Join(1);

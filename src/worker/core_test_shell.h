@@ -212,7 +212,9 @@ class TestShell {
   void Do(const ReleaseBlock& a) { EXPECT_EQ(blocks_.erase(a.handle), 1U) << "released twice"; }
   void Do(const FetchJob& a) {
     ++fetches;
-    if (answer_jobs) later_.push_back(JobKnown{.job = a.job, .generation = generation, .group_rows = group_rows, .state_bytes = state_bytes, .block_target = wanted_target});
+    if (answer_jobs)
+      later_.push_back(
+          JobKnown{.job = a.job, .generation = generation, .group_rows = group_rows, .state_bytes = state_bytes, .block_target = wanted_target});
     Deliver();
   }
   void Do(const ForgetJob& a) { forgotten.insert(a.job); }
