@@ -303,6 +303,17 @@ void WorkerCore::State::LetGoOfUnasked(SharedLane& shared) {
   }
 }
 
+// Its followers were told of it and ask for another first, which may be the one whose step waits for this.
+void WorkerCore::State::LetLargeGroupGiveWay(TaskId made_by) {
+  const auto run = runs_.find(made_by);
+  const TimePoint patience = run == runs_.end() ? now_ : run->second.moved + options_.group_patience;
+  if (now_ < patience) return WakeAt(patience);
+  for (auto& [key, shared] : shared_) {
+    const bool its = std::any_of(shared.kept.begin(), shared.kept.end(), [&](const auto& item) { return item.second.made_by == made_by; });
+    if (its) LetGoOfUnasked(shared);
+  }
+}
+
 // A run may always make the group that is waited for: nobody goes on without it, and so nobody asks for those that fill the memory.
 void WorkerCore::State::MakeRoomForGroups() {
   std::vector<TaskId> waited;

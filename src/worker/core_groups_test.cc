@@ -195,6 +195,14 @@ TEST_F(TightGroupsTest, ALoopIsToldOfTheNextGroupThoughLanesThatNobodyWaitsForAr
   }
 }
 
+TEST_F(TightGroupsTest, AGroupLargerThanItsReserveThatNobodyAsksForGivesWayToThatOfAnotherLane) {
+  shell.row_bytes = [](LaneKey, Seq) { return kRowBytes * 3 / 2; };
+  for (uint32_t lane = 0; lane < 3; ++lane) shell.Follow(1, 1 + lane, LaneId{lane});
+  shell.Settle();
+  shell.Pass(1s);
+  for (uint32_t stream = 1; stream <= 3; ++stream) EXPECT_FALSE(Firsts(1, stream).empty()) << stream;
+}
+
 TEST_F(GroupsTest, RandomConsumersInLockstepGetEveryGroupOnceWithinAnyBudget) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     std::mt19937_64 random(seed);

@@ -302,7 +302,9 @@ void WorkerCore::State::ServeLine() {
 // or wants another first, the lane is made again later. Who has memory has given credit by then.
 void WorkerCore::State::LetLargeGiveWay() {
   const auto holder = budget_.InTheWay();
-  OpenLane* lane = holder && !IsOfGroups(*holder) ? Find(LaneNo{Raw(*holder) / 4}) : nullptr;
+  if (!holder) return;
+  if (IsOfGroups(*holder)) return LetLargeGroupGiveWay(TaskId{Raw(*holder) / 4});
+  OpenLane* lane = Find(LaneNo{Raw(*holder) / 4});
   if (lane == nullptr || lane->ready.empty()) return;
   const TimePoint patience = lane->ready_since + options_.group_patience;
   if (now_ < patience) return WakeAt(patience);

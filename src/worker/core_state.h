@@ -256,6 +256,7 @@ class WorkerCore::State {
   void FailGroups(const SharedKey& key, const Status& error);
   bool IsWaitedFor(const Run& run) const;
   void LetGoOfUnasked(SharedLane& shared);
+  void LetLargeGroupGiveWay(TaskId made_by);
   void MakeRoomForGroups();
 
   void OpenLoan(const OpenLane& lane);
