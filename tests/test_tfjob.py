@@ -10,13 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-from penstock import _binary, _tfjob, tfjob
+from penstock import _binary, _tfjob
+from support import tfjobs
 from support.data import Records
 from support.waiting import wait_until
 
@@ -25,64 +26,38 @@ DEPLOY = Path(__file__).parent.parent / "deploy" / "tfjob"
 EXAMPLES = Path(__file__).parent.parent / "examples" / "python"
 
 
-def _spec(container: dict[str, Any], replicas: int = 1, restart: str = "ExitCode", **pod: Any) -> dict[str, Any]:
-    return {"replicas": replicas, "restartPolicy": restart, "template": {"spec": {"containers": [{"name": "tensorflow", **container}], **pod}}}
-
-
-def _manifest(specs: dict[str, Any], clean: str = "Running", **more: Any) -> dict[str, Any]:
-    return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "reco"},
-            "spec": {"runPolicy": {"cleanPodPolicy": clean, **more.pop("policy", {})}, "tfReplicaSpecs": specs, **more}}  # fmt: skip
-
-
-def _shell(script: str) -> dict[str, Any]:
-    return {"command": ["sh", "-c", script]}
-
-
-def _start(
-    manifest: object, directory: Path, out: IO[str] | int = subprocess.PIPE, flags: Sequence[str] = (), **variables: str
-) -> subprocess.Popen[str]:
-    path = directory / "job.yaml"
-    path.write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
-    command = [_binary.path(), "tfjob", "run", str(path), *flags]
-    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True, env={**_binary.environment(), **variables})
-
-
-def _run(manifest: object, directory: Path, *flags: str, **variables: str) -> tuple[int, str]:
-    """A manifest as YAML, or as what YAML would make of it."""
-    process = _start(manifest, directory, flags=flags, **variables)
-    said, _ = process.communicate(timeout=100)
-    return process.returncode, said
-
-
 # ---- completion, restarts, exit codes
 
 
 def test_the_chiefs_success_ends_the_job_and_stops_what_runs(tmp_path: Path) -> None:
-    specs = {"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(_shell("trap 'echo stopped; exit 0' TERM; sleep 60 & wait"))}
-    code, said = _run(_manifest(specs), tmp_path)
+    specs = {
+        "Chief": tfjobs.spec(tfjobs.shell("exit 0")),
+        "DatasetWorker": tfjobs.spec(tfjobs.shell("trap 'echo stopped; exit 0' TERM; sleep 60 & wait")),
+    }
+    code, said = tfjobs.run(tfjobs.manifest(specs), tmp_path)
     assert (code, "reco succeeded" in said) == (0, True), said
 
 
 @pytest.mark.parametrize(("code", "attempts"), [(1, 1), (127, 1), (130, 3)])
 def test_exit_codes_from_128_are_tried_again_and_others_fail_the_job(tmp_path: Path, code: int, attempts: int) -> None:
     script = f"echo again >> {tmp_path}/tries; [ $(wc -l < {tmp_path}/tries) -ge 3 ] && exit 0; exit {code}"
-    ended, said = _run(_manifest({"Chief": _spec(_shell(script))}), tmp_path)
+    ended, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell(script))}), tmp_path)
     assert (tmp_path / "tries").read_text().count("again") == attempts, said
     assert ended == (0 if attempts == 3 else 1)
 
 
 def test_a_custom_types_failure_does_not_fail_the_job(tmp_path: Path) -> None:
-    specs = {"Chief": _spec(_shell(f"while [ ! -e {tmp_path}/failed ]; do sleep 0.05; done")),
-             "DatasetWorker": _spec(_shell(f"touch {tmp_path}/failed; exit 2"))}  # fmt: skip
-    assert _run(_manifest(specs), tmp_path)[0] == 0
+    specs = {"Chief": tfjobs.spec(tfjobs.shell(f"while [ ! -e {tmp_path}/failed ]; do sleep 0.05; done")),
+             "DatasetWorker": tfjobs.spec(tfjobs.shell(f"touch {tmp_path}/failed; exit 2"))}  # fmt: skip
+    assert tfjobs.run(tfjobs.manifest(specs), tmp_path)[0] == 0
 
 
 def test_without_a_chief_worker_0_decides_and_with_all_workers_all_of_them(tmp_path: Path) -> None:
-    late = _shell(f'[ "$INDEX" = 0 ] || while [ ! -e {tmp_path}/go ]; do sleep 0.05; done')
+    late = tfjobs.shell(f'[ "$INDEX" = 0 ] || while [ ! -e {tmp_path}/go ]; do sleep 0.05; done')
     late["env"] = [{"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}}]
-    code, said = _run(_manifest({"Worker": _spec(late, replicas=2)}), tmp_path)
+    code, said = tfjobs.run(tfjobs.manifest({"Worker": tfjobs.spec(late, replicas=2)}), tmp_path)
     assert (code, "stopping reco-worker-1" in said) == (0, True), said
-    with _logged(_manifest({"Worker": _spec(late, replicas=2)}, successPolicy="AllWorkers"), tmp_path) as (process, log):
+    with _logged(tfjobs.manifest({"Worker": tfjobs.spec(late, replicas=2)}, successPolicy="AllWorkers"), tmp_path) as (process, log):
         wait_until(lambda: "reco-worker-0 ended with 0" in log.read_text(), "the first of them ends")
         (tmp_path / "go").touch()
         assert process.wait(30) == 0
@@ -90,9 +65,9 @@ def test_without_a_chief_worker_0_decides_and_with_all_workers_all_of_them(tmp_p
 
 
 def test_a_backoff_limit_and_a_deadline_end_a_job(tmp_path: Path) -> None:
-    code, said = _run(_manifest({"Chief": _spec(_shell("exit 137"))}, policy={"backoffLimit": 1}), tmp_path)
+    code, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("exit 137"))}, policy={"backoffLimit": 1}), tmp_path)
     assert (code, "backoffLimit 1" in said) == (1, True), said
-    code, said = _run(_manifest({"Chief": _spec(_shell("sleep 60"))}, policy={"activeDeadlineSeconds": 1}), tmp_path)
+    code, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("sleep 60"))}, policy={"activeDeadlineSeconds": 1}), tmp_path)
     assert (code, "activeDeadlineSeconds" in said) == (1, True), said
 
 
@@ -100,7 +75,7 @@ BACKGROUND = "sleep 1000 & setsid sleep 1000 & sleep 1000"
 
 
 def test_sigterm_stops_all_pods_and_leaves_nothing(tmp_path: Path) -> None:
-    with _logged(_manifest({"Chief": _spec(_shell(f"touch {tmp_path}/up; {BACKGROUND}"))}), tmp_path) as (process, log):
+    with _logged(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell(f"touch {tmp_path}/up; {BACKGROUND}"))}), tmp_path) as (process, log):
         of_pod = _processes_of_pod(log, tmp_path / "up")
         process.terminate()
         assert process.wait(30) == 143, log.read_text()
@@ -108,7 +83,7 @@ def test_sigterm_stops_all_pods_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_after_kill_9_nothing_of_a_pod_lives_on_and_the_next_run_removes_its_directory(tmp_path: Path) -> None:
-    manifest = _manifest({"Chief": _spec(_shell(f"touch {tmp_path}/up; {BACKGROUND}"))})
+    manifest = tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell(f"touch {tmp_path}/up; {BACKGROUND}"))})
     (tmp_path / "tmp").mkdir()
     with _logged(manifest, tmp_path, TMPDIR=str(tmp_path / "tmp")) as (process, log):
         of_pod = _processes_of_pod(log, tmp_path / "up")
@@ -119,7 +94,7 @@ def test_after_kill_9_nothing_of_a_pod_lives_on_and_the_next_run_removes_its_dir
         wait_until(lambda: not left.exists(), "the next run removes it")
         [own] = wait_until(lambda: list((tmp_path / "tmp").glob("penstock-tfjob-*")), "it has one of its own")
         _processes_of_pod(log, tmp_path / "up")
-        assert _run(_manifest({"Chief": _spec(_shell("exit 0"))}), tmp_path, TMPDIR=str(tmp_path / "tmp"))[0] == 0
+        assert tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("exit 0"))}), tmp_path, TMPDIR=str(tmp_path / "tmp"))[0] == 0
         assert own.exists(), "a run that lives keeps its directory"
         process.terminate()
         process.wait(30)
@@ -153,16 +128,22 @@ def _alive(pids: list[int]) -> list[int]:
 
 
 def test_who_ends_for_good_is_said_with_its_code(tmp_path: Path) -> None:
-    specs = {"Chief": _spec(_shell(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")), "DatasetDispatcher": _spec(_shell("exit 2"))}
-    with _logged(_manifest(specs), tmp_path) as (process, log):
+    specs = {
+        "Chief": tfjobs.spec(tfjobs.shell(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")),
+        "DatasetDispatcher": tfjobs.spec(tfjobs.shell("exit 2")),
+    }
+    with _logged(tfjobs.manifest(specs), tmp_path) as (process, log):
         wait_until(lambda: "tfjob: reco-datasetdispatcher-0 ended with 2, and is not started again (ExitCode)" in log.read_text(), "it says so")
         (tmp_path / "end").touch()
         assert process.wait(30) == 0
 
 
 def test_a_decided_job_whose_pods_are_left_says_whom_it_waits_for(tmp_path: Path) -> None:
-    reader = _shell(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")
-    with _logged(_manifest({"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(reader)}, clean="None"), tmp_path) as (process, log):
+    reader = tfjobs.shell(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done")
+    with _logged(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("exit 0")), "DatasetWorker": tfjobs.spec(reader)}, clean="None"), tmp_path) as (
+        process,
+        log,
+    ):
         wait_until(lambda: "waiting until reco-datasetworker-0 have ended by themselves" in log.read_text(), "it says so")
         assert "the job is decided, it succeeded, and cleanPodPolicy None leaves what runs" in log.read_text()
         (tmp_path / "end").touch()
@@ -170,8 +151,11 @@ def test_a_decided_job_whose_pods_are_left_says_whom_it_waits_for(tmp_path: Path
 
 
 def test_a_decided_job_that_waits_for_its_pods_can_be_stopped(tmp_path: Path) -> None:
-    reader = _shell(f"trap 'echo stopped; exit 0' TERM; touch {tmp_path}/up; sleep 1000 & wait")
-    with _logged(_manifest({"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(reader)}, clean="None"), tmp_path) as (process, log):
+    reader = tfjobs.shell(f"trap 'echo stopped; exit 0' TERM; touch {tmp_path}/up; sleep 1000 & wait")
+    with _logged(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("exit 0")), "DatasetWorker": tfjobs.spec(reader)}, clean="None"), tmp_path) as (
+        process,
+        log,
+    ):
         wait_until(lambda: "waiting until" in log.read_text() and (tmp_path / "up").exists(), "it waits for a reader that listens")
         process.terminate()
         assert process.wait(30) == 143
@@ -179,8 +163,8 @@ def test_a_decided_job_that_waits_for_its_pods_can_be_stopped(tmp_path: Path) ->
 
 
 def test_who_still_ran_when_the_chief_ended_the_job_is_said(tmp_path: Path) -> None:
-    specs = {"Chief": _spec(_shell("exit 0")), "Worker": _spec(_shell("sleep 1000"))}
-    code, said = _run(_manifest(specs), tmp_path)
+    specs = {"Chief": tfjobs.spec(tfjobs.shell("exit 0")), "Worker": tfjobs.spec(tfjobs.shell("sleep 1000"))}
+    code, said = tfjobs.run(tfjobs.manifest(specs), tmp_path)
     assert (code, "stopping reco-worker-0, which ran when the job was decided (cleanPodPolicy Running)" in said) == (0, True), said
 
 
@@ -193,7 +177,7 @@ import os, json, socket
 print("SAW", json.dumps([json.loads(os.environ["TF_CONFIG"]), socket.gethostbyname(socket.gethostname()), os.environ["POD_IP"]]))
 """
     chief = {"command": ["python", "-c", look], "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]}
-    code, said = _run(_manifest({"Chief": _spec(chief), "Worker": _spec(_shell("exit 0"), replicas=2)}), tmp_path)
+    code, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(chief), "Worker": tfjobs.spec(tfjobs.shell("exit 0"), replicas=2)}), tmp_path)
     assert code == 0, said
     found = re.search(r"SAW (.*)", said)
     assert found
@@ -205,38 +189,38 @@ print("SAW", json.dumps([json.loads(os.environ["TF_CONFIG"]), socket.gethostbyna
 
 
 def test_one_stock_replica_alone_has_no_tf_config_and_dynamic_workers_have_the_sparse_form() -> None:
-    specs = {"Chief": _spec(_shell("")), "DatasetWorker": _spec(_shell(""), replicas=2)}
-    job = _tfjob.parse(_manifest(specs), "127.66.0")
+    specs = {"Chief": tfjobs.spec(tfjobs.shell("")), "DatasetWorker": tfjobs.spec(tfjobs.shell(""), replicas=2)}
+    job = _tfjob.parse(tfjobs.manifest(specs), "127.66.0")
     assert _tfjob.tf_config(job, job.replicas[0]) is None
-    job = _tfjob.parse(_manifest({"Worker": _spec(_shell(""), replicas=2)}, enableDynamicWorker=True), "127.66.0")
+    job = _tfjob.parse(tfjobs.manifest({"Worker": tfjobs.spec(tfjobs.shell(""), replicas=2)}, enableDynamicWorker=True), "127.66.0")
     config = json.loads(_tfjob.tf_config(job, job.replicas[1]) or "")
     assert config == {"sparseCluster": {"ps": [], "worker": {"1": "reco-worker-1.default.svc:2222"}}, "task": {"type": "worker", "index": 1}}
 
 
 def test_a_readers_memory_limit_is_its_budget_and_the_manifests_own_word_goes_before(tmp_path: Path) -> None:
     limits = {"resources": {"limits": {"memory": "100Mi", "cpu": "1"}}}
-    show = _shell(f"echo ${{PENSTOCK_MEMORY:-none}} > {tmp_path}/$POD")
+    show = tfjobs.shell(f"echo ${{PENSTOCK_MEMORY:-none}} > {tmp_path}/$POD")
     env = [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
-    chief = _shell(f"while [ $(ls {tmp_path} | grep -c dataset) -lt 2 ]; do sleep 0.05; done; " + show["command"][2])
-    said = {"DatasetWorker": _spec({**show, **limits, "env": env}, restart="Never"),
-            "DatasetDispatcher": _spec({**show, **limits, "env": [*env, {"name": "PENSTOCK_MEMORY", "value": "1GiB"}]}, restart="Never"),
-            "Chief": _spec({**chief, **limits, "env": env})}  # fmt: skip
-    code, log = _run(_manifest(said), tmp_path)
+    chief = tfjobs.shell(f"while [ $(ls {tmp_path} | grep -c dataset) -lt 2 ]; do sleep 0.05; done; " + show["command"][2])
+    said = {"DatasetWorker": tfjobs.spec({**show, **limits, "env": env}, restart="Never"),
+            "DatasetDispatcher": tfjobs.spec({**show, **limits, "env": [*env, {"name": "PENSTOCK_MEMORY", "value": "1GiB"}]}, restart="Never"),
+            "Chief": tfjobs.spec({**chief, **limits, "env": env})}  # fmt: skip
+    code, log = tfjobs.run(tfjobs.manifest(said), tmp_path)
     assert code == 0, log
     budgets = {path.name: path.read_text().strip() for path in tmp_path.glob("reco-*")}
     assert budgets == {"reco-datasetworker-0": str(60 * 2**20), "reco-datasetdispatcher-0": "1GiB", "reco-chief-0": "none"}
 
 
 def test_a_memory_limit_that_is_no_quantity_is_refused_by_name(tmp_path: Path) -> None:
-    reader = {**_shell("exit 0"), "resources": {"limits": {"memory": "8 gigs"}}}
-    code, said = _run(_manifest({"Chief": _spec(_shell("exit 0")), "DatasetWorker": _spec(reader)}), tmp_path)
+    reader = {**tfjobs.shell("exit 0"), "resources": {"limits": {"memory": "8 gigs"}}}
+    code, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("exit 0")), "DatasetWorker": tfjobs.spec(reader)}), tmp_path)
     assert (code, "reco-datasetworker-0: the memory limit '8 gigs' is no quantity such as 8Gi" in said) == (2, True), said
 
 
 def test_a_generated_name_is_another_in_each_run_and_one_for_all_its_pods(tmp_path: Path) -> None:
-    manifest = _manifest({"Chief": _spec({"command": ["hostname"]}), "Worker": _spec(_shell("exit 0"))})
+    manifest = tfjobs.manifest({"Chief": tfjobs.spec({"command": ["hostname"]}), "Worker": tfjobs.spec(tfjobs.shell("exit 0"))})
     manifest["metadata"] = {"generateName": "reco-"}
-    said = [_run(manifest, tmp_path) for _ in range(2)]
+    said = [tfjobs.run(manifest, tmp_path) for _ in range(2)]
     assert [code for code, _ in said] == [0, 0], said
     found = [re.findall(r"^\[(reco-\w{5})-chief-0\] (reco-\w{5})-chief-0$", text, re.MULTILINE) for _, text in said]
     assert [len(names) for names in found] == [1, 1], said
@@ -246,7 +230,7 @@ def test_a_generated_name_is_another_in_each_run_and_one_for_all_its_pods(tmp_pa
 
 
 def test_names_of_the_machines_own_hosts_file_resolve_after_the_pods() -> None:
-    job = _tfjob.parse(_manifest({"Chief": _spec(_shell("")), "Worker": _spec(_shell(""))}), "127.66.0")
+    job = _tfjob.parse(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("")), "Worker": tfjobs.spec(tfjobs.shell(""))}), "127.66.0")
     lines = _tfjob.hosts_file(job, "127.9.9.9 penstock-dispatcher\n").splitlines()
     assert lines[0].split()[0] == "127.66.0.1"
     assert "127.9.9.9 penstock-dispatcher" in lines
@@ -280,10 +264,10 @@ cat /words/of/word > /host/said
 touch /words/of/x || echo refused >> /host/said
 touch /scratch/again
 exit 130"""
-    container = {**_shell(script), "volumeMounts": mounts}
-    other = {**_shell("ls /scratch > /host/others"), "volumeMounts": mounts}
-    specs = {"Chief": _spec(container, volumes=volumes, restart="OnFailure"), "Evaluator": _spec(other, volumes=volumes)}
-    code, said = _run(_manifest(specs), tmp_path, "--volume", f"words={tmp_path / 'given'}")
+    container = {**tfjobs.shell(script), "volumeMounts": mounts}
+    other = {**tfjobs.shell("ls /scratch > /host/others"), "volumeMounts": mounts}
+    specs = {"Chief": tfjobs.spec(container, volumes=volumes, restart="OnFailure"), "Evaluator": tfjobs.spec(other, volumes=volumes)}
+    code, said = tfjobs.run(tfjobs.manifest(specs), tmp_path, "--volume", f"words={tmp_path / 'given'}")
     assert code == 0, said
     assert (tmp_path / "said").read_text() == "hellorefused\n"
     assert (tmp_path / "others").read_text() == ""
@@ -292,8 +276,8 @@ exit 130"""
 
 def test_a_pod_that_the_operator_makes_anew_has_an_empty_directory_of_its_own(tmp_path: Path) -> None:
     script = f"ls /scratch | wc -l >> {tmp_path}/found; touch /scratch/left; [ $(wc -l < {tmp_path}/found) -ge 2 ] && exit 0; exit 130"
-    container = {**_shell(script), "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
-    code, said = _run(_manifest({"Chief": _spec(container, volumes=[{"name": "scratch", "emptyDir": {}}])}), tmp_path)
+    container = {**tfjobs.shell(script), "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
+    code, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(container, volumes=[{"name": "scratch", "emptyDir": {}}])}), tmp_path)
     assert code == 0, said
     assert (tmp_path / "found").read_text().split() == ["0", "0"]
     assert "restart 1 in 0.5 s (ExitCode), with empty directories for its emptyDir volumes" in said
@@ -309,17 +293,19 @@ def test_a_pod_that_the_operator_makes_anew_has_an_empty_directory_of_its_own(tm
     ],
 )
 def test_a_volume_that_cannot_be_had_is_refused_by_name(tmp_path: Path, flags: list[str], path: str, words: str) -> None:
-    container = {**_shell("exit 0"), "volumeMounts": [{"name": "token", "mountPath": path}]}
-    code, said = _run(_manifest({"Chief": _spec(container, volumes=[{"name": "token", "secret": {"secretName": "s"}}])}), tmp_path, *flags)
+    container = {**tfjobs.shell("exit 0"), "volumeMounts": [{"name": "token", "mountPath": path}]}
+    code, said = tfjobs.run(
+        tfjobs.manifest({"Chief": tfjobs.spec(container, volumes=[{"name": "token", "secret": {"secretName": "s"}}])}), tmp_path, *flags
+    )
     assert (code, words in said) == (2, True), said
 
 
 def test_of_the_shells_environment_a_pod_has_what_stands_for_the_image_and_what_is_passed(tmp_path: Path) -> None:
-    chief = _shell(f"env > {tmp_path}/seen")
+    chief = tfjobs.shell(f"env > {tmp_path}/seen")
     chief["env"] = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}, {"name": "SAID", "value": "by the manifest"}]
     shell = {"RANK": "7", "WORLD_SIZE": "8", "PENSTOCK_SERVICE": "penstock://elsewhere:1", "SECRET": "s3", "KEPT": "here", "LC_ALL": "C.UTF-8"}
     flags = ["--env", "KEPT", "--env", "MODE=a=b", "--env", "KEY=of a secret", "--env", "SAID=by the flag", "--env", "PYTHONPATH=/of/the/pod"]
-    code, said = _run(_manifest({"Chief": _spec(chief)}), tmp_path, *flags, **shell)
+    code, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(chief)}), tmp_path, *flags, **shell)
     assert code == 0, said
     seen = dict(line.partition("=")[::2] for line in (tmp_path / "seen").read_text().splitlines())
     assert not {"RANK", "WORLD_SIZE", "PENSTOCK_SERVICE", "SECRET"} & seen.keys()
@@ -329,7 +315,7 @@ def test_of_the_shells_environment_a_pod_has_what_stands_for_the_image_and_what_
 
 
 def test_a_variable_that_is_passed_and_not_there_is_refused(tmp_path: Path) -> None:
-    code, said = _run(_manifest({"Chief": _spec(_shell("exit 0"))}), tmp_path, "--env", "NO_SUCH_THING")
+    code, said = tfjobs.run(tfjobs.manifest({"Chief": tfjobs.spec(tfjobs.shell("exit 0"))}), tmp_path, "--env", "NO_SUCH_THING")
     assert (code, "--env NO_SUCH_THING: there is no variable" in said) == (2, True), said
 
 
@@ -337,99 +323,11 @@ def test_a_container_runs_in_its_working_directory(tmp_path: Path) -> None:
     volume = {"volumeMounts": [{"name": "code", "mountPath": "/code"}], "workingDir": "/code/below"}
     (tmp_path / "code" / "below").mkdir(parents=True)
     volumes = [{"name": "code", "hostPath": {"path": str(tmp_path / "code")}}]
-    specs = {"Chief": _spec({**_shell("pwd"), "workingDir": str(tmp_path)}, restart="Never"),
-             "Worker": _spec({**_shell("pwd > place"), **volume}, volumes=volumes)}  # fmt: skip
-    code, said = _run(_manifest(specs, clean="None"), tmp_path)
+    specs = {"Chief": tfjobs.spec({**tfjobs.shell("pwd"), "workingDir": str(tmp_path)}, restart="Never"),
+             "Worker": tfjobs.spec({**tfjobs.shell("pwd > place"), **volume}, volumes=volumes)}  # fmt: skip
+    code, said = tfjobs.run(tfjobs.manifest(specs, clean="None"), tmp_path)
     assert (code, f"[reco-chief-0] {tmp_path}\n" in said) == (0, True), said
     assert (tmp_path / "code" / "below" / "place").read_text() == "/code/below\n"
-
-
-# ---- manifests that cannot be run
-
-
-def _changed(path: str, value: object) -> dict[str, Any]:
-    """A manifest with one field changed; with ..., without it."""
-    manifest = _manifest({"Chief": _spec({**_shell("exit 0"), "env": [{"name": "A", "value": "1"}]})})
-    *above, last = [int(word) if word.isdigit() else word for word in path.split(".")]
-    place: Any = manifest
-    for word in above:
-        place = place[word]
-    if value is ...:
-        del place[last]
-    else:
-        place[last] = value
-    return manifest
-
-
-CHIEF = "spec.tfReplicaSpecs.Chief"
-POD = f"{CHIEF}.template.spec"
-
-
-@pytest.mark.parametrize(
-    ("manifest", "words"),
-    [
-        ([1, 2], "a document is [1, 2]; expected an object with kind: TFJob"),
-        ("just words", "a document is 'just words'; expected an object"),
-        ("kind: [", "cannot be read as YAML"),
-        ("kind: Job", "has 0 documents of kind TFJob"),
-        (_changed("metadata", "x"), "metadata has neither name nor generateName"),
-        (_changed("metadata.name", "Rêco"), "metadata.name is 'Rêco'; expected a name of lower-case letters, digits and '-'"),
-        (_changed("metadata.name", "7reco"), "metadata.name is '7reco'; expected"),
-        (_changed("metadata.name", "r" * 64), "of up to 63 characters"),
-        (_changed("metadata.name", "r" * 60), "has a name of 68 characters, and Kubernetes allows 63: shorten metadata.name"),
-        (_changed("spec", ...), "spec is missing"),
-        (_changed("spec.tfReplicaSpecs", []), "spec.tfReplicaSpecs is []; expected an object"),
-        (_changed("spec.tfReplicaSpecs", {}), "spec.tfReplicaSpecs is {}; expected an object"),
-        (_changed("spec.tfReplicaSpecs", {"PS": _spec(_shell("exit 0"))}), "expected a Chief, a Master or a Worker too"),
-        (_changed("spec.tfReplicaSpecs.Wörker", {}), "a type whose name is 'Wörker'; expected letters"),
-        (_changed("spec.tfReplicaSpecs.chief", _spec(_shell(""))), "has the type chief twice"),
-        (_changed("spec.tfReplicaSpecs.Master", _spec(_shell(""))), "has a Chief and a Master"),
-        (_changed("spec.tfReplicaSpecs.Worker", _spec(_shell(""), 254)), "its replicas are 255 in all; expected up to 254"),
-        (_changed("spec.runPolicy.cleanPodPolicy", "Some"), "spec.runPolicy.cleanPodPolicy is 'Some'; expected None, Running or All"),
-        (_changed("spec.runPolicy.backoffLimit", "3"), "spec.runPolicy.backoffLimit is '3'; expected a whole number from 0"),
-        (_changed("spec.successPolicy", "Any"), "spec.successPolicy is 'Any'; expected '' or AllWorkers"),
-        (_changed(f"{CHIEF}.replicas", None), f"{CHIEF}.replicas is null; expected a whole number from 1"),
-        (_changed(f"{CHIEF}.replicas", "two"), f"{CHIEF}.replicas is 'two'; expected a whole number from 1"),
-        (_changed(f"{CHIEF}.replicas", 0), f"{CHIEF}.replicas is 0; expected a whole number from 1; a type without replicas is left out"),
-        (_changed(f"{CHIEF}.replicas", -1), f"{CHIEF}.replicas is -1"),
-        (_changed(f"{CHIEF}.restartPolicy", "Sometimes"), f"{CHIEF}.restartPolicy is 'Sometimes'; expected Always, OnFailure, Never or ExitCode"),
-        (_changed(f"{CHIEF}.template", ...), f"{CHIEF}.template is missing"),
-        (_changed(f"{POD}", "x"), f"{POD} is 'x'; expected an object"),
-        (_changed(f"{POD}.containers", []), f"{POD}.containers is []; expected a list that is not empty"),
-        (_changed(f"{POD}.containers.0.name", ...), f"{POD}.containers[0].name is missing"),
-        (_changed(f"{POD}.containers.0.name", "main"), f"{POD}.containers has none named tensorflow"),
-        (_changed(f"{POD}.containers.0.command", "sleep 1"), f"{POD}.containers[0].command is 'sleep 1'; expected a list"),
-        (_changed(f"{POD}.containers.0.args", [1]), f"{POD}.containers[0].args[0] is 1; expected a string: quote it"),
-        (_changed(f"{POD}.containers.0.env.0.value", 1), f"{POD}.containers[0].env[0].value is 1; expected a string: quote it"),
-        (_changed(f"{POD}.containers.0.env.0.name", ...), f"{POD}.containers[0].env[0].name is missing"),
-        (_changed(f"{POD}.containers.0.ports", [{"containerPort": "x"}]), f"{POD}.containers[0].ports[0].containerPort is 'x'; expected a whole"),
-        (_changed(f"{POD}.containers.0.workingDir", "here"), f"{POD}.containers[0].workingDir is 'here'; expected a path that begins with /"),
-        (_changed(f"{POD}.containers.0.workingDir", "/no/such"), "its workingDir is /no/such, which is neither in a volume nor a directory"),
-        (_changed(f"{POD}.containers.0.volumeMounts", [{"name": "a"}]), f"{POD}.containers[0].volumeMounts[0].mountPath is missing"),
-        (_changed(f"{POD}.terminationGracePeriodSeconds", "soon"), f"{POD}.terminationGracePeriodSeconds is 'soon'"),
-    ],
-)
-def test_a_manifest_that_cannot_be_run_is_refused_by_field_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: object, words: str
-) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
-    assert tfjob.main(["run", str(path)]) == 2
-    said = capsys.readouterr()
-    assert words in said.err
-    assert (said.err.count("\n"), said.out) == (1, "")
-
-
-def test_what_a_pod_would_have_and_is_not_done_here_is_named(tmp_path: Path) -> None:
-    manifest = _changed(f"{POD}.initContainers", [{"name": "fetch"}])
-    pod = manifest["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]
-    pod["containers"].append({"name": "logs"})
-    pod["containers"][0]["envFrom"] = [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "settings"}}]
-    code, said = _run(manifest, tmp_path)
-    assert code == 0, said
-    assert "tfjob: Chief: the init container fetch is not run here" in said
-    assert "tfjob: Chief: the container logs beside tensorflow is not run here" in said
-    assert "tfjob: Chief: envFrom (secretRef keys, configMapRef settings) has no source here: pass what the program needs with --env" in said
 
 
 # ---- a whole job
@@ -445,12 +343,12 @@ def _training(records: Records, directory: Path, state: str | None = None) -> di
         "volumeMounts": [{"name": "state", "mountPath": state}] if state else [],
     }
     reader = {"args": ["worker", "--memory", "64MiB"], "env": [pod_ip]}
-    return _manifest(
+    return tfjobs.manifest(
         {
-            "Chief": _spec(trainer),
-            "Worker": _spec(trainer, replicas=2),
-            "DatasetDispatcher": _spec(dispatcher, volumes=[{"name": "state", "emptyDir": {}}]),
-            "DatasetWorker": _spec(reader, 2),
+            "Chief": tfjobs.spec(trainer),
+            "Worker": tfjobs.spec(trainer, replicas=2),
+            "DatasetDispatcher": tfjobs.spec(dispatcher, volumes=[{"name": "state", "emptyDir": {}}]),
+            "DatasetWorker": tfjobs.spec(reader, 2),
         }
     )
 
@@ -464,7 +362,7 @@ def _pid_of(said: Callable[[], str], pod: str) -> int:
 
 
 def test_a_training_job_reads_each_row_once(tmp_path: Path, records: Records) -> None:
-    code, said = _run(_training(records, tmp_path), tmp_path)
+    code, said = tfjobs.run(_training(records, tmp_path), tmp_path)
     assert code == 0, said[-3000:]
     assert _ids(tmp_path) == records.ids
 
@@ -481,7 +379,7 @@ def _logged(manifest: dict[str, Any], directory: Path, **variables: str) -> Iter
     """The run, and the file with what it says."""
     log = directory / "log"
     with open(log, "w") as out:
-        process = _start(manifest, directory, out, **variables)
+        process = tfjobs.start(manifest, directory, out, **variables)
     try:
         yield process, log
     finally:
@@ -533,11 +431,11 @@ def _recommender(data: Path, steps: int, token: Path) -> dict[str, Any]:
     def pod(rank: str, **more: Any) -> dict[str, Any]:
         return {"command": ["sh", "-c", f"{rank} {program}"], "env": [*env, index], **more}
 
-    return _manifest({
-        "Chief": _spec(pod("RANK=0")),
-        "Worker": _spec(pod("RANK=$$((INDEX + 1))"), replicas=2),
-        "DatasetDispatcher": _spec(pod("", ports=[{"name": "tfjob-port", "containerPort": 5050}])),
-        "DatasetWorker": _spec(pod(""), replicas=2),
+    return tfjobs.manifest({
+        "Chief": tfjobs.spec(pod("RANK=0")),
+        "Worker": tfjobs.spec(pod("RANK=$$((INDEX + 1))"), replicas=2),
+        "DatasetDispatcher": tfjobs.spec(pod("", ports=[{"name": "tfjob-port", "containerPort": 5050}])),
+        "DatasetWorker": tfjobs.spec(pod(""), replicas=2),
     })  # fmt: skip
 
 

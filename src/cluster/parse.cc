@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/constants.h"
+#include "base/name.h"
 #include "base/nearest.h"
 
 namespace penstock::cluster {
@@ -16,7 +17,6 @@ namespace {
 constexpr size_t kShownBytes = 120;
 constexpr size_t kMaxHostBytes = 253;
 constexpr size_t kMaxSocketPathBytes = 107;  // sockaddr_un
-constexpr size_t kMaxJobBytes = 200;
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -211,10 +211,7 @@ Result<Role> ParseReplicaType(std::string_view name, std::string_view value) {
 }
 
 Result<std::string> ParseJob(std::string_view name, std::string_view value) {
-  const bool printable = std::all_of(value.begin(), value.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
-  if (!printable || value.empty() || value.size() > kMaxJobBytes) {
-    return Malformed(name, value, "1 to " + std::to_string(kMaxJobBytes) + " bytes without control characters");
-  }
+  if (!IsName(value)) return Malformed(name, value, "1 to " + std::to_string(kMostNameBytes) + " bytes without control characters");
   return std::string(value);
 }
 
