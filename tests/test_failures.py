@@ -176,7 +176,7 @@ def test_a_dispatcher_that_lost_its_state_takes_the_job_up_again_from_the_loops(
             shutil.rmtree(cluster.directory / "state")
             cluster.start_dispatcher()
             cluster.wait_until_ready()
-            wait_until(lambda: "was restored" in cluster.log("dispatcher"), "the dispatcher takes the job up again")
+            wait_until(lambda: "job.restore" in cluster.log("dispatcher"), "the dispatcher takes the job up again")
             lost.set()
         if rank == 1 and seen[rank] == 50:
             lost.wait(60)  # both have much to read when it happens, and are not at the same step
