@@ -39,8 +39,7 @@ class Server:
         return time.monotonic()
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self._process.pid)
 
     def resident_mib(self) -> float:
         return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -51,14 +50,39 @@ class Dispatcher(Server):
         super().__init__("dispatcher", "--listen", "127.0.0.1:0", *flags)
 
 
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Load:
+    """A process that says a line for each thing worth knowing."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self._process.pid)
+
+
 @contextmanager
-def load(*arguments: str) -> Iterator[Iterator[str]]:
-    """penstock-load, and the lines it says; ended by the end of its standard input."""
+def load(*arguments: str) -> Iterator[Load]:
+    """penstock-load, ended by the end of its standard input."""
     process = subprocess.Popen([str(LOAD), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        yield iter(process.stdout)
+        yield Load(process)
     finally:
         process.stdin.close()
         code = process.wait()

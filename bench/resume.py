@@ -1,96 +1,118 @@
-"""What it costs to go on near the end of a lane, against producing the lane: CPU seconds and time to the rest, in this process (`inline`).
+"""Going on from a position near the end of a lane, in this process (`inline`): until the first batch, and what the rest costs.
 
-    python bench/resume.py [--rows 100000]
-
-"resume" restores a position a few batches before the end and reads to the end. What opening the dataset costs either way (its plan, its
-arrays) is in neither. The figures are the smallest of several runs, the lane is one: nothing else hides what a resume costs.
+A position is restored a few batches before the end of a lane of 100,000 rows. It is compared with what a loader without positions does, which reads
+up to there and throws away, and with producing the whole lane. What opening the dataset costs (its plan, its arrays) is in none of it. Each figure is
+the smallest of several runs in one process, the lane is one: nothing else hides what a resume costs.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import tempfile
 import time
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from penstock import Dataset
-from penstock.tfrecord import write_tfrecord
+from side_by_side import Case, Contestant, Stopwatch, main
 
 RUNS = 5
+ROWS = 100_000
 LEFT = 4  # batches after the position
 BATCH = 256
+BEFORE = -(-ROWS // BATCH) - LEFT
 PAYLOAD = 600  # bytes a row: 100,000 rows are about the 64 MiB that a lane has
-LIMITS = {"seekable": 0.10, "any": 1.0}  # of producing the lane; a little more than 1.0 is noise
+SHUFFLE = 10_000
+TENTH, ALL = 10.0, 1.0  # of producing the lane: where a source can seek, and where it cannot
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000)
-    rows = parser.parse_args().rows
-    print(f"one lane of {rows:,} rows, resumed {LEFT} batches of {BATCH} before its end; {os.cpu_count()} cores")
-    print(f"{'dataset':46}{'produce s':>11}{'resume s':>11}{'ratio':>8}{'limit':>8}")
-    with tempfile.TemporaryDirectory() as directory:
-        for name, limit, dataset in _cases(Path(directory), rows):
-            _measure(name, LIMITS[limit], dataset.batch(BATCH))
+def prepare(directory: Path) -> None:
+    from penstock.tfrecord import write_tfrecord
+
+    write_tfrecord(directory / "plain.tfrecord", _rows())
+    write_tfrecord(directory / "rows.tfrecord.gz", _rows(), "gzip")
 
 
-def _cases(directory: Path, rows: int) -> list[tuple[str, str, Dataset]]:
-    write_tfrecord(directory / "plain.tfrecord", _rows(rows))
-    write_tfrecord(directory / "rows.tfrecord.gz", _rows(rows), "gzip")
-    features = {"id": "int64", "payload": "string"}
-    plain = Dataset.from_tfrecord(directory / "plain.tfrecord").parse_example(features)
-    packed = Dataset.from_tfrecord(directory / "rows.tfrecord.gz").parse_example(features)
-    arrays = Dataset.from_arrays({"id": np.arange(rows), "x": np.zeros((rows, PAYLOAD // 4), np.float32)})
-    return [
-        ("plain TFRecords", "seekable", plain),
-        ("plain TFRecords, shuffle(10000)", "seekable", plain.shuffle(10_000)),
-        ("arrays, shuffle(10000)", "seekable", arrays.shuffle(10_000)),
-        ("gzip TFRecords", "any", packed),
-        ("gzip TFRecords, shuffle(10000)", "any", packed.shuffle(10_000)),
-    ]
+def _rows() -> Iterator[dict[str, Any]]:
+    return ({"id": i, "payload": bytes(PAYLOAD)} for i in range(ROWS))
 
 
-def _rows(rows: int) -> Any:
-    return ({"id": i, "payload": bytes(PAYLOAD)} for i in range(rows))
+def _dataset(directory: Path, source: str, shuffled: bool) -> Any:
+    from penstock import Dataset
+
+    if source == "arrays":
+        dataset = Dataset.from_arrays({"id": np.arange(ROWS), "x": np.zeros((ROWS, PAYLOAD // 4), np.float32)})
+    else:
+        dataset = Dataset.from_tfrecord(directory / source).parse_example({"id": "int64", "payload": "string"})
+    return (dataset.shuffle(SHUFFLE) if shuffled else dataset).batch(BATCH)
 
 
-def _measure(name: str, limit: float, dataset: Dataset) -> None:
-    batches = sum(1 for _ in _reader(dataset))
-    state = _state_after(dataset, batches - LEFT)
-    produce = min(_seconds(dataset, None) for _ in range(RUNS))
-    resume = min(_seconds(dataset, state) for _ in range(RUNS))
-    ratio = resume / produce
-    print(f"{name:46}{produce:>11.3f}{resume:>11.3f}{ratio:>8.1%}{limit:>8.0%}{'' if ratio <= limit else '  OVER'}", flush=True)
-    print(json.dumps({"bench": "resume", "case": name, "produce_cpu_s": produce, "resume_cpu_s": resume, "ratio": ratio, "limit": limit}))
-
-
-def _reader(dataset: Dataset) -> Any:
+def _reader(dataset: Any) -> Any:
     return dataset.distribute("inline", seed=3)
 
 
-def _state_after(dataset: Dataset, steps: int) -> dict[str, Any]:
-    reader = _reader(dataset)
-    for _, _ in zip(range(steps), reader):
-        pass
-    state: dict[str, Any] = reader.state_dict()
-    return state
+def _position(dataset: Any) -> dict[str, Any]:
+    with _reader(dataset) as reader:
+        assert sum(1 for _ in islice(reader, BEFORE)) == BEFORE
+        state: dict[str, Any] = reader.state_dict()
+        return state
 
 
-def _seconds(dataset: Dataset, state: dict[str, Any] | None) -> float:
-    """CPU seconds of all threads of this process, to the last batch."""
-    reader = _reader(dataset)
-    begin = time.process_time()
-    if state is not None:
-        reader.load_state_dict(state)
+def _milliseconds(go: Callable[[Any], None], clock: Callable[[], float], source: str, shuffled: bool, resumed: bool) -> Contestant:
+    """By `clock`, of `go`, which gets a reader that is open, and at its position if it is `resumed`."""
+
+    def run(directory: Path, watch: Stopwatch) -> float:
+        dataset = _dataset(directory, source, shuffled)
+        state = _position(dataset) if resumed else None
+        watch.start()
+        smallest = min(_time(dataset, state, go, clock) for _ in range(RUNS))
+        watch.stop()
+        return smallest * 1000
+
+    return run
+
+
+def _time(dataset: Any, state: dict[str, Any] | None, go: Callable[[Any], None], clock: Callable[[], float]) -> float:
+    with _reader(dataset) as reader:
+        begin = clock()
+        if state is not None:
+            reader.load_state_dict(state)
+        go(reader)
+        return clock() - begin
+
+
+def _to_the_end(reader: Any) -> None:
     for _ in reader:
         pass
-    return time.process_time() - begin
+
+
+def _one_batch(reader: Any) -> None:
+    next(iter(reader))
+
+
+def _one_batch_after_all_before(reader: Any) -> None:
+    next(islice(reader, BEFORE, None))
+
+
+SOURCES = {
+    "plain TFRecords": ("plain.tfrecord", False, TENTH),
+    f"plain TFRecords, shuffle({SHUFFLE})": ("plain.tfrecord", True, TENTH),
+    f"arrays, shuffle({SHUFFLE})": ("arrays", True, TENTH),
+    "gzip TFRecords": ("rows.tfrecord.gz", False, ALL),
+    f"gzip TFRecords, shuffle({SHUFFLE})": ("rows.tfrecord.gz", True, ALL),
+}
+
+
+def _cases() -> Iterator[Case]:
+    wall, cpu = time.perf_counter, time.process_time
+    for name, (source, shuffled, aim) in SOURCES.items():
+        first = _milliseconds(_one_batch, wall, source, shuffled, resumed=True)
+        there = {"reading up to there": _milliseconds(_one_batch_after_all_before, wall, source, shuffled, resumed=False)}
+        yield Case(f"{name}: to the first batch", "ms", first, there, lower_is_better=True)
+        rest = _milliseconds(_to_the_end, cpu, source, shuffled, resumed=True)
+        lane = {"producing the lane": _milliseconds(_to_the_end, cpu, source, shuffled, resumed=False)}
+        yield Case(f"{name}: the rest", "CPU ms", rest, lane, lower_is_better=True, at_least={"producing the lane": aim})
 
 
 if __name__ == "__main__":
-    main()
+    main("resume", list(_cases()), prepare)

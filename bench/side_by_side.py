@@ -25,13 +25,20 @@ from pathlib import Path
 from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
+QUIET = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "PENSTOCK_PROGRESS": "0",
+    "PENSTOCK_LOG": "error",
+    "OPENBLAS_NUM_THREADS": "1",  # numpy's import starts threads that spin for a while, on the account of whoever is measured
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 class Stopwatch:
-    """Wall time, and CPU time of this process and all below it."""
+    """Wall time, CPU time of this process and all below it, and what those that live at the stop have held at most."""
 
     def __init__(self) -> None:
-        self.seconds = self.cpu_s = 0.0
+        self.seconds = self.cpu_s = self.rss = 0.0
         self._begun = (0.0, 0.0)
 
     def start(self) -> None:
@@ -41,6 +48,7 @@ class Stopwatch:
         begun_at, cpu_before = self._begun
         self.seconds = time.perf_counter() - begun_at
         self.cpu_s = _cpu_of_tree() - cpu_before
+        self.rss = _peak_of_tree(os.getpid())
 
 
 Contestant = Callable[[Path, Stopwatch], float]
@@ -90,7 +98,8 @@ def _measure(case: Case, contestant: Contestant, directory: Path) -> dict[str, f
     watch = Stopwatch()
     amount = contestant(directory, watch)
     figure = amount if case.lower_is_better else amount / getattr(watch, case.per)
-    return {"figure": figure, "seconds": watch.seconds, "cpu_s": watch.cpu_s, "rss": _peak_of_tree(os.getpid())}
+    work = 1 if case.lower_is_better else amount
+    return {"figure": figure, "seconds": watch.seconds, "cpu_s": watch.cpu_s, "rss": watch.rss, "work": work}
 
 
 def _rounds(case: Case, rounds: int, directory: str) -> dict[str, list[dict[str, float]]]:
@@ -103,9 +112,8 @@ def _rounds(case: Case, rounds: int, directory: str) -> dict[str, list[dict[str,
 
 
 def _child(case: str, contestant: str, directory: str) -> dict[str, float]:
-    quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PENSTOCK_PROGRESS": "0", "PENSTOCK_LOG": "error"}
     command = [sys.executable, sys.argv[0], "--one", case, contestant, directory]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=quiet, timeout=900)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **QUIET}, timeout=900)
     if done.returncode != 0:
         raise SystemExit(f"{case}, {contestant}:\n{done.stderr[-3000:]}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -133,7 +141,9 @@ def _report(bench: str, case: Case, taken: dict[str, list[dict[str, float]]], pa
 
 def _line(bench: str, case: Case, peer: str, taken: dict[str, Any], ours: float, theirs: float, ratio: float) -> dict[str, Any]:
     figures = {"bench": bench, "case": case.name, "penstock": ours, "peer": theirs, "peer_name": peer, "ratio": ratio, "unit": case.unit}
-    extent = {f"{who}_{what}": _median(taken[of], what) for who, of in (("penstock", "penstock"), ("peer", peer)) for what in ("cpu_s", "rss")}
+    extent = {
+        f"{who}_{what}": _median(taken[of], what) for who, of in (("penstock", "penstock"), ("peer", peer)) for what in ("work", "cpu_s", "rss")
+    }
     spread = {f"{who}_spread": _spread(taken[of]) for who, of in (("penstock", "penstock"), ("peer", peer))}
     return {**figures, "aim": case.at_least.get(peer), **spread, **extent}
 

@@ -1,13 +1,15 @@
 """Elements of 64 B to 16 MiB from readers to a loop on the same host: nothing is computed, all of it is handing over.
 
-Elements lie in the readers' memory. penstock, tf.data service and DataLoader have two readers; Arrow Flight and the bare socket, which is no more
-than two processes that send and receive as far as they have credit, have one.
+Elements lie in the readers' memory. penstock, tf.data service and DataLoader have two readers, and so has Ray Data, whose tasks fill blocks of its
+object store; Arrow Flight and the bare socket, which is no more than two processes that send and receive as far as they have credit, have one. memcpy
+is no peer but a limit: one core copies each element once, into the same memory each time.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
+import resource
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -95,10 +97,13 @@ def _handover(size: str) -> Callable[[Path, Stopwatch], float]:
 
 
 def _told(watch: Stopwatch, program: str, *arguments: str) -> float:
-    """What a program says of the time between its own start and stop."""
+    """What a program says of the time between its own start and stop; CPU and memory are of all of it."""
+    watch.start()
     done = subprocess.run([PROGRAMS / program, *arguments], capture_output=True, text=True, check=True)
+    watch.stop()
     told = json.loads(done.stdout)
     watch.seconds = told["seconds"]
+    watch.rss += resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10  # it has ended
     return float(told["elements"])
 
 
@@ -222,14 +227,57 @@ def _flight_server(there: Any, bytes_each: int, count: int) -> None:
     server.serve()
 
 
+RAY_MORE = {"64 KiB": 8, "1 MiB": 2, "16 MiB": 3}  # so that what tasks made while the loop warmed up is a small part
+RAY_STORE = 1 << 30
+
+
+def _ray_data(size: str, by_rows: bool) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * RAY_MORE[size]
+    together = max(1, (1 << 20) // bytes_each)
+
+    def run(_: Path, watch: Stopwatch) -> float:
+        import ray
+        import ray.data
+
+        ray.init(num_cpus=READERS, object_store_memory=RAY_STORE, log_to_driver=False, include_dashboard=False, _node_ip_address="127.0.0.1")
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        made = ray.data.range(count + 2 * WARM_UP).map_batches(
+            lambda rows: {"x": np.zeros((len(rows["id"]), bytes_each), np.uint8)}, batch_size=together
+        )
+        batches = made.iter_batches(batch_size=together, batch_format="numpy")
+        rows = iter(made.iter_rows()) if by_rows else (row for batch in batches for row in batch["x"])
+        taken = _timed(rows, count, watch)
+        for _ in rows:  # threads that still fetch die in a shutdown, and the process with them
+            pass
+        ray.shutdown()
+        return taken
+
+    return run
+
+
+def _memcpy(size: str) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * MORE[size]
+
+    def run(_: Path, watch: Stopwatch) -> float:
+        kept, place = np.ones(bytes_each, np.uint8), np.zeros(bytes_each, np.uint8)
+        return _timed(iter(lambda: np.copyto(place, kept), 0), count, watch)
+
+    return run
+
+
 AIMS = {"64 B": 40.0, "64 KiB": 25.0, "1 MiB": 5.0, "16 MiB": 8.0}
 NEEDS = {"Arrow Flight": "pyarrow.flight", "tf.data service": "tensorflow", "DataLoader": "torch"}
+NEEDS |= {"Ray Data, iter_rows": "pandas", "Ray Data, iter_batches": "pandas"}  # which ray alone does without, and ray.data does not
 
 
 def _cases() -> list[Case]:
     cases = []
     for size, aim in AIMS.items():
         peers = {"tf.data service": _tf_data_service(size), "Arrow Flight": _flight(size)}
+        if size in RAY_MORE:
+            peers |= {"Ray Data, iter_batches": _ray_data(size, False), "Ray Data, iter_rows": _ray_data(size, True)}
+        if size in ("1 MiB", "16 MiB"):
+            peers["memcpy, a limit"] = _memcpy(size)
         cases.append(Case(f"{size}, numpy", "elements/s", _penstock(size), peers, at_least={"tf.data service": aim}, needs=NEEDS))
     for size in ("64 KiB", "1 MiB", "16 MiB"):
         aims = {"DataLoader": 5.0} if size == "1 MiB" else {}

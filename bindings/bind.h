@@ -11,5 +11,6 @@ void BindClient(nanobind::module_& m);
 void BindCluster(nanobind::module_& m);
 void BindTFRecord(nanobind::module_& m);
 void BindTfAbi(nanobind::module_& m);
+void BindProcess(nanobind::module_& m);
 
 }  // namespace penstock::python

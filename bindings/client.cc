@@ -15,6 +15,7 @@
 #include "client/iterations.h"
 #include "client/join_alike.h"
 #include "client/recent_batches.h"
+#include "client/stopped.h"
 #include "code.h"
 #include "engine/pipeline.h"
 #include "errors.h"
@@ -112,6 +113,7 @@ class PyReader {
     out["rows"] = stats.rows;
     out["batches"] = stats.batches;
     out["bytes"] = stats.bytes;
+    out["wire_bytes"] = stats.wire_bytes;
     out["waited"] = std::chrono::duration<double>(stats.waited).count();
     out["lanes_done"] = stats.lanes_done;
     out["reopened"] = stats.reopened;
@@ -172,6 +174,7 @@ ReadOptions ToReadOptions(nb::dict values) {
   options.places = nb::cast<uint32_t>(values["places"]);
   options.on_restart = Unwrap(OnRestartFromName(nb::cast<std::string>(values["on_restart"])));
   options.on_death = Unwrap(OnDeathFromName(nb::cast<std::string>(values["on_death"])));
+  options.compression = Unwrap(WireCompressionFromName(nb::cast<std::string>(values["compression"])));
   options.attempt = nb::cast<uint64_t>(values["attempt"]);
   return options;
 }
@@ -264,6 +267,7 @@ void BindClient(nb::module_& m) {
       .def("distribute", &Distribute, nb::arg("plan"), nb::arg("options"))
       .def("join", &JoinAny, nb::arg("dataset"), nb::arg("options"))
       .def("offer", &OfferJoin, nb::arg("name"), nb::arg("dataset"), nb::arg("options"), nb::arg("alone"));
+  m.def("note_stopped", &NoteStopped, nb::arg("address"));
   m.def("read_inline", &Inline, nb::arg("plan"), nb::arg("options"));
 }
 

@@ -107,7 +107,7 @@ class Lane final : public CodeLane {
     runner_.reset();
   }
 
-  Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over) override {
+  Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over, const CodeRoom* /*room*/) override {
     return Guarded([&]() -> Result<CodeRows> {
       nb::dict wanted;
       wanted["target"] = want.target;
@@ -121,12 +121,13 @@ class Lane final : public CodeLane {
     });
   }
 
-  Status Write(std::span<const BufferPlace> places, const Extent& block) override {
-    return Guarded([&]() -> Status {
+  Result<CodeWritten> Write(std::span<const BufferPlace> places, const Extent& block) override {
+    return Guarded([&]() -> Result<CodeWritten> {
       nb::list pairs;
       for (const BufferPlace& place : places) pairs.append(nb::make_tuple(place.offset, place.length));
-      CallMethod(runner_, "write", number_, pairs, ViewOf(block));
-      return {};
+      CodeWritten written;
+      for (nb::handle crc : CallMethod(runner_, "write", number_, pairs, ViewOf(block))) written.crcs.push_back(nb::cast<uint32_t>(crc));
+      return written;
     });
   }
 

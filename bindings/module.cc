@@ -11,4 +11,5 @@ NB_MODULE(_core, m) {
   penstock::python::BindCluster(m);
   penstock::python::BindTFRecord(m);
   penstock::python::BindTfAbi(m);
+  penstock::python::BindProcess(m);
 }

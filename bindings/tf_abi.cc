@@ -2,11 +2,13 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "abi.h"
+#include "base/crc32c.h"
 #include "bind.h"
 #include "client/iterations.h"
 
@@ -59,6 +61,18 @@ int32_t TfCode(Code code) {
   return 2;
 }
 
+// What TensorFlow said itself, on a worker: the loop's `except tf.errors.…` is to catch it. 0: it was not TensorFlow, or it said what is no error
+// here.
+int32_t OwnTfCode(const Status& status) {
+  constexpr int32_t kOutOfRange = 11;
+  constexpr int32_t kLast = 16;
+  const std::string_view text = status.detail("tf_code");
+  int32_t code = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), code);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && code > 0 && code <= kLast && code != kOutOfRange ? code : 0;
+}
+
 void Put(const PenstockText& text, std::string_view content) { text.set(text.to, content.data(), content.size()); }
 
 int32_t Fail(const Status& status, const PenstockText& error) {
@@ -67,7 +81,8 @@ int32_t Fail(const Status& status, const PenstockText& error) {
     if (detail.name == "traceback") message += "\n" + detail.value;
   }
   Put(error, message);
-  return TfCode(status.code());
+  const int32_t own = status.code() == Code::kExecutor ? OwnTfCode(status) : 0;
+  return own != 0 ? own : TfCode(status.code());
 }
 
 PenstockJob* Find(const char* name, uint64_t size) {
@@ -134,7 +149,11 @@ void End(PenstockIteration* iteration) {
   delete iteration;
 }
 
-constexpr PenstockAbi kAbi = {PENSTOCK_ABI_VERSION, sizeof(PenstockAbi), &Find, &Release, &Begin, &Next, &Save, &Restore, &End, &Keep, &Drop};
+uint32_t Copy(const void* from, void* to, uint64_t size, uint32_t before, uint64_t whole) {
+  return CopyWithCrc32c({static_cast<const std::byte*>(from), size}, static_cast<std::byte*>(to), before, whole);
+}
+
+constexpr PenstockAbi kAbi = {PENSTOCK_ABI_VERSION, sizeof(PenstockAbi), &Find, &Release, &Begin, &Next, &Save, &Restore, &End, &Keep, &Drop, &Copy};
 
 }  // namespace
 

@@ -26,6 +26,18 @@ find_library(ISAL_LIBRARY NAMES libisal.a isal REQUIRED)
 add_library(ISAL::isal UNKNOWN IMPORTED)
 set_target_properties(ISAL::isal PROPERTIES IMPORTED_LOCATION ${ISAL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${ISAL_INCLUDE})
 
+# Static archives too: TensorFlow shows a zstd of its own to the whole process.
+foreach(codec lz4 zstd)
+  find_path(${codec}_INCLUDE ${codec}.h REQUIRED)
+  find_library(${codec}_ARCHIVE lib${codec}.a REQUIRED)
+  add_library(${codec}_static STATIC IMPORTED)
+  set_target_properties(${codec}_static PROPERTIES IMPORTED_LOCATION ${${codec}_ARCHIVE} INTERFACE_INCLUDE_DIRECTORIES ${${codec}_INCLUDE})
+endforeach()
+
+if(PENSTOCK_FUZZ)
+  find_package(ZLIB REQUIRED)  # what our decoder is compared with
+endif()
+
 if(PENSTOCK_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)

@@ -9,12 +9,12 @@ function(penstock_test name)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()
 
-# penstock_library(room [APART] [PARSES] USES targets… TEST_USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,
+# penstock_library(room [APART] [PARSES] USES targets… TEST_USES targets… FUZZ_USES targets…): src/room/**/*.cc but mains, tests and fuzz targets; *_test.cc become the test program room_test,
 # each *_fuzz.cc a fuzz program of its own, each *_bench.cc a benchmark (built by name, where Google Benchmark is installed).
 # APART: its files are compiled one by one also where a preset merges them, since each has tables of the same names.
 # PARSES: it reads bytes from outside in place, so UBSan looks at alignment there.
 function(penstock_library room)
-  cmake_parse_arguments(arg "APART;PARSES" "" "USES;TEST_USES" ${ARGN})
+  cmake_parse_arguments(arg "APART;PARSES" "" "USES;TEST_USES;FUZZ_USES" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(sources ${all})
   list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|_main|_bench)\\.cc$")
@@ -56,7 +56,7 @@ function(penstock_library room)
     foreach(fuzzer ${fuzzers})
       get_filename_component(name ${fuzzer} NAME_WE)
       add_executable(${name} ${fuzzer})
-      target_link_libraries(${name} PRIVATE penstock_${room})
+      target_link_libraries(${name} PRIVATE penstock_${room} ${arg_FUZZ_USES})
       target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     endforeach()
   endif()

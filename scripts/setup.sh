@@ -9,10 +9,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache flatbuffers-compiler
-  libasio-dev libflatbuffers-dev libsqlite3-dev libisal-dev libssl-dev libcli11-dev libspdlog-dev nlohmann-json3-dev
+  libasio-dev libflatbuffers-dev libsqlite3-dev libisal-dev liblz4-dev libzstd-dev libssl-dev libcli11-dev libspdlog-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev libbenchmark-dev openssl python3-venv python3-dev)
 case "${1:-}" in
-  clang) packages+=(clang clang-format clang-tidy libclang-rt-14-dev) ;;
+  clang) packages+=(clang clang-format clang-tidy libclang-rt-14-dev zlib1g-dev) ;;
   valgrind) packages+=(valgrind) ;;
   slurm) packages+=(slurmctld slurmd slurm-client munge) ;;
 esac

@@ -92,6 +92,7 @@ WRONG: list[tuple[Call, str]] = [
     (_call(ROWS.distribute, "inline", consumer_index=1), "consumer_index and num_consumers go together"),
     (_call(ROWS.distribute, "inline", consumer_index=2, num_consumers=2), "consumer_index=2 .*from 0 to 1"),
     (_call(ROWS.distribute, "inline", on_restart="retry"), "retry"),
+    (_call(ROWS.distribute, "inline", compression="gzip"), "compression='gzip' .*'lz4' or 'zstd' or None"),
     (_call(ROWS.distribute, "inline", on_death=None), "on_death=None"),
     (_call(ROWS.distribute, "inline", places=1.5), r"places=1\.5"),
     (_call(penstock.connect, 5050), "service=5050"),

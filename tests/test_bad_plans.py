@@ -45,7 +45,7 @@ def test_an_invalid_plan_is_refused_here_and_by_the_service(dataset: Dataset, wo
             _core_distribute(dataset, service)
 
 
-_RESTARTS = {"places": 0, "on_restart": "error", "on_death": "auto", "attempt": 0}
+_RESTARTS = {"places": 0, "on_restart": "error", "on_death": "auto", "attempt": 0, "compression": "auto"}
 
 
 def _core_distribute(dataset: Dataset, service: Any) -> None:

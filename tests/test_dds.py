@@ -187,6 +187,21 @@ def test_a_torch_dataset_gives_its_rows_to_a_loader(service: str) -> None:
         next(iter(torch.utils.data.DataLoader(read, num_workers=1)))
 
 
+def test_rows_of_a_torch_dataset_are_of_the_types_that_it_gave(service: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Named(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, i: int) -> Any:
+            return {"y": i, "name": f"r{i}", "f": i * 0.5, "b": bool(i % 2), "raw": b"%d" % i}
+
+    read = dds.maybe_distribute_dataset(Named(), processing_mode="shared")
+    rows = sorted(read, key=lambda row: row["y"])
+    assert repr(rows) == repr([Named()[i] for i in range(4)])
+
+
 # ---- tf.data
 
 

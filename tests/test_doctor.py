@@ -67,7 +67,7 @@ def test_doctor_checks_that_the_service_answers(start_cluster: StartCluster) -> 
         (
             "PENSTOCK_TOKEN_FILE",
             "/no/such/token",
-            "cannot read the token file /no/such/token (No such file or directory), which PENSTOCK_TOKEN_FILE names",
+            "cannot read the token file /no/such/token (No such file or directory), which PENSTOCK_TOKEN_FILE names: copy the service's there",
         ),
         ("PENSTOCK_TLS_CA", "/no/such/ca.pem", "cannot read the TLS authority /no/such/ca.pem (No such file or directory)"),
         ("PENSTOCK_MEMORY", "4Gi", 'PENSTOCK_MEMORY: "4Gi" is no size; write it like 256MiB'),

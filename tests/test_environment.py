@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
@@ -71,6 +72,16 @@ def test_without_a_name_ranks_are_told_to_give_one(monkeypatch: pytest.MonkeyPat
         _identity.current().place(None, None, None)
     assert _identity.current().place("mine", None, None) == ("mine", 1, 2)
     assert _identity.current().place("mine", 0, 1) == ("mine", 0, 1)
+
+
+def test_a_name_that_has_no_room_for_a_second_dataset_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_identity, "_ordinals", itertools.count())
+    for name, value in (("PENSTOCK_JOB_NAME", "n" * 199), ("PENSTOCK_RANK", "0"), ("PENSTOCK_WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    identity = _identity.current()
+    assert identity.place(None, None, None) == ("n" * 199, 0, 2)
+    with pytest.raises(penstock.Invalid, match="has 199 bytes; dataset 2 of the program is read under it with -1 after it, .* shorten it"):
+        identity.place(None, None, None)
 
 
 def test_ranks_that_are_started_by_hand_as_the_page_says_share_a_job(servers: Servers, tmp_path: Path) -> None:

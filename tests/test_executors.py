@@ -135,9 +135,38 @@ def test_code_that_crashes_costs_no_other_job_anything(function: Callable[[Any],
     first = next(good)
     with pytest.raises(penstock.ExecutorError, match=why) as raised:
         list(Dataset.from_range(64, 0, -1).map(function, spec=penstock.Spec(np.int64, ())).distribute(cluster.address))
+    error = raised.value
+    assert (error.lane, error.seq) == (14 // 16, 14 % 16)
+    assert f"it was in map({function.__name__}), on row {error.seq}" in str(error)
     if function is _segfaults:
-        assert "_segfaults" in raised.value.traceback
+        assert "_segfaults" in error.traceback
+        assert f'{__file__}", line' in str(error), "the end of the stack"
     assert sorted([int(first), *map(int, good)]) == list(range(1, 2001))
+
+
+class _ExitsWhenLoaded:
+    def __reduce__(self) -> Any:
+        return os._exit, (3,)
+
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def test_a_crash_before_any_row_names_none(cluster: TestCluster) -> None:
+    with pytest.raises(penstock.ExecutorError, match=r"exit code 3; it was in the loading of map\(_ExitsWhenLoaded\)") as raised:
+        list(Dataset.from_range(20).map(_ExitsWhenLoaded(), spec=penstock.Spec(np.int64, ())).distribute(cluster.address))
+    assert raised.value.seq is None
+
+
+def _exits_at_5() -> Iterator[int]:
+    yield from range(5)
+    os._exit(3)
+
+
+def test_a_source_that_crashes_is_named_with_its_row(cluster: TestCluster) -> None:
+    with pytest.raises(penstock.ExecutorError, match=r"it was in python\(_exits_at_5\), on row 5") as raised:
+        list(Dataset.from_python(_exits_at_5, spec=penstock.Spec(np.int64, ())).distribute(cluster.address))
+    assert raised.value.seq == 5
 
 
 def test_a_crash_that_does_not_come_again_is_not_seen(cluster: TestCluster, tmp_path: Path) -> None:
@@ -167,6 +196,8 @@ def test_code_that_hangs_is_ended_and_its_stack_told(start_cluster: StartCluster
     with pytest.raises(penstock.ExecutorError, match="did not answer") as raised:
         list(Dataset.from_range(100).map(_hangs, spec=penstock.Spec(np.int64, ())).distribute(cluster.address))
     assert "_hangs" in raised.value.traceback
+    assert raised.value.seq == 50 % 16
+    assert f"it was in map(_hangs), on row {50 % 16}; its stack ends in " in str(raised.value)
     assert sorted(map(int, Dataset.from_range(10).map(lambda x: x).distribute(cluster.address))) == list(range(10))
 
 
@@ -196,10 +227,10 @@ class _Fleeting:
 
 def test_code_that_makes_other_rows_on_another_worker_ends_the_loop_instead_of_mixing_them(start_cluster: StartCluster) -> None:
     cluster = start_cluster(workers=2, worker_flags=CODE)
-    reader = iter(Dataset.from_range(100_000).map(_Fleeting()).distribute(cluster.address, memory="1GiB"))
-    of_the_first = 0
-    while of_the_first < 200:  # its first block may be short, and what is cut elsewhere is not compared
-        of_the_first += int(next(reader)[0] == cluster.workers[0].pid)
+    # A group is as much as a block: smaller ones are cut where time has passed, and what is cut elsewhere is not compared.
+    reader = iter(Dataset.from_range(100_000).map(_Fleeting()).batch(256).distribute(cluster.address, memory="1GiB"))
+    while not (next(reader)[:, 0] == cluster.workers[0].pid).all():
+        pass
     cluster.kill_worker(0)
     with pytest.raises(penstock.NotDeterministic, match="rows .* makes others"):
         list(reader)

@@ -130,12 +130,36 @@ def test_elements_of_every_kind_come_back_as_they_were(tf: Any, cluster: TestClu
         assert np.array_equal(got["nested"][1]["square"], wanted["nested"][1]["square"])
 
 
+def test_components_that_are_none_stay_none(tf: Any, cluster: TestCluster) -> None:
+    from penstock import torch as penstock_torch
+
+    dataset = Dataset.from_tf(tf.data.Dataset.range(4).map(lambda x: (x, None, {"a": 2 * x, "b": None})))
+    wanted = [(i, None, {"a": 2 * i, "b": None}) for i in range(4)]
+    assert list(dataset.distribute(cluster.address)) == wanted
+    loader = penstock_torch.DataLoader(dataset, 4, service=cluster.address, collate_fn=list)
+    assert next(iter(loader)) == wanted
+
+
 def test_generators_and_tensorflow_versions(tf: Any, cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = tf.data.Dataset.from_generator(lambda: iter(range(10)), output_signature=tf.TensorSpec((), tf.int32))
     assert [int(x) for x in Dataset.from_tf(numbers).distribute(cluster.address)] == list(range(10))
     monkeypatch.setattr(tf, "__version__", "2.5.0")
     with pytest.raises(penstock.DatasetMismatch, match="tensorflow 2.5.0"):
         list(Dataset.from_tf(tf.data.Dataset.range(3)).distribute(cluster.address))
+
+
+def test_python_functions_of_a_graph_travel_with_it(tf: Any, cluster: TestCluster) -> None:
+    def triple(x: Any) -> Any:
+        return x * 3
+
+    def both(x: Any) -> Any:
+        eager, of_arrays = tf.py_function(triple, [x], tf.int64), tf.numpy_function(triple, [x], tf.int64)
+        return tf.ensure_shape(eager, ()), tf.ensure_shape(of_arrays, ())
+
+    dataset = tf.data.Dataset.range(5).map(both)
+    wanted = [(3 * i, 3 * i) for i in range(5)]
+    for service in ("inline", cluster.address):
+        assert [(int(a), int(b)) for a, b in Dataset.from_tf(dataset).distribute(service)] == wanted
 
 
 LIBRARY = """

@@ -25,7 +25,7 @@ def _rows(ranks: list[list[list[int]]]) -> list[int]:
 
 def test_an_index_that_is_none_of_the_consumers_is_refused_by_the_core_too() -> None:
     options = {"job_name": "", "mode": "shared", "even": "auto", "seed": 0, "epochs": 1, "index": 3, "consumers": 2, "memory": 1 << 28}
-    options |= {"stall_timeout": 10.0, "places": 0, "on_restart": "error", "on_death": "auto", "attempt": 0}
+    options |= {"stall_timeout": 10.0, "places": 0, "on_restart": "error", "on_death": "auto", "attempt": 0, "compression": "auto"}
     with pytest.raises(penstock.Invalid, match="index 3"):
         penstock._core.read_inline(Dataset.from_range(1000)._plan, options)
 

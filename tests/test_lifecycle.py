@@ -16,6 +16,7 @@ import pytest
 
 import penstock
 from penstock import Dataset, _binary
+from support.cluster import run
 from support.data import write_records
 from support.servers import Server, Servers
 from support.waiting import wait_until
@@ -97,6 +98,11 @@ def test_a_worker_that_waits_for_its_dispatcher_ends_with_0_when_asked_to() -> N
         assert 'worker.stop why="asked to before the dispatcher knew it"' in waiting.stderr.read()
 
 
+def test_a_worker_waits_for_its_dispatcher_as_long_as_it_is_told() -> None:
+    done = run("worker", "--dispatcher", "127.0.0.1:1", "--start-timeout", "200ms", "--code-timeout", "5min")
+    assert (done.returncode, "no dispatcher at 127.0.0.1:1 within 200 ms (--start-timeout)" in done.stderr) == (138, True), done.stderr
+
+
 def test_servers_with_addresses_of_their_own_have_the_same_port_for_probes(servers: Servers) -> None:
     with socket.create_server(("127.0.0.2", 0)) as free:
         port = free.getsockname()[1]
@@ -116,7 +122,7 @@ def test_a_dispatcher_listens_where_penstock_service_says(servers: Servers, tmp_
 def test_probes_answer_while_others_hold_their_connections_open(dispatcher: Server) -> None:
     address = re.search(r"http.up address=(\S+):(\d+)", dispatcher.log)
     assert address
-    silent = [socket.create_connection((address[1], int(address[2]))) for _ in range(40)]
+    silent = [socket.create_connection((address[1], int(address[2]))) for _ in range(200)]
     try:
         assert _get(dispatcher, "/healthz")[0] == 200
     finally:
@@ -204,6 +210,19 @@ def test_draining_ends_within_its_timeout_though_the_loop_stands_still(servers: 
         assert worker.process.wait(20) == 0
         servers.start("worker", "--dispatcher", dispatcher.address)
         next(reader)
+
+
+def test_a_worker_that_is_told_twice_at_once_drains_all_the_same(servers: Servers) -> None:
+    dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0")
+    worker = servers.start("worker", "--dispatcher", dispatcher.address, "--drain-timeout", "800ms")
+    with penstock.connect(dispatcher.address, shared_memory=False) as service:
+        reader = iter(Dataset.from_range(10**9).batch(1000).distribute(service, job_name="stands"))
+        next(reader)
+        worker.process.terminate()
+        wait_until(lambda: "worker.drain" in worker.log, "it drains")
+        worker.process.terminate()  # as a scheduler does, which tells a process and its group
+        assert worker.process.wait(20) == 0
+    assert 'worker.stop why="asked to, and drained"' in worker.log
 
 
 def test_a_worker_that_comes_back_under_another_address_is_read_from(servers: Servers) -> None:

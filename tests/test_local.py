@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -198,3 +199,52 @@ def _runs(process: Path) -> bool:
         return " Z " not in (process / "stat").read_text()
     except OSError:
         return False
+
+
+def test_the_command_is_told_whoever_asks_and_however() -> None:
+    command = ["sh", "-c", "trap 'echo asked; exit 9' TERM; echo up; while :; do sleep 0.05; done"]
+    with subprocess.Popen([_binary.path(), "local", "--", *command], stdout=subprocess.PIPE, text=True, env=_binary.environment()) as local:
+        assert local.stdout is not None
+        assert local.stdout.readline() == "up\n"
+        assert ctypes.CDLL(None).sigqueue(local.pid, signal.SIGTERM, None) == 0  # as supervisors may
+        try:
+            assert local.wait(20) == 9
+        finally:
+            local.kill()
+        assert local.stdout.read() == "asked\n"
+
+
+# ---- its end
+
+
+def test_reading_on_after_this_process_has_stopped_its_service_is_an_error_at_once() -> None:
+    with penstock.local(workers=1) as service:
+        dataset = Dataset.from_range(50_000_000).batch(1000)
+        reader = dataset.distribute(service, memory="1MiB", timeout=40)
+        elements = iter(reader)
+        next(elements)
+    with pytest.raises(penstock.Unavailable, match="this process has stopped its own service"):
+        list(elements)
+    reader.close()
+    with pytest.raises(penstock.Unavailable, match="this process has stopped its own service"):
+        dataset.distribute(service.address)
+
+
+def test_it_ends_with_the_program_though_a_forked_child_of_that_lives_on() -> None:
+    program = """
+import os, signal, sys, penstock
+service = penstock.local(workers=1)
+child = os.fork()
+if child == 0:
+    signal.pause()
+print(service._processes.process.pid, child, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        service, child = map(int, started.stdout.readline().split())
+    try:
+        wait_until(lambda: not Path(f"/proc/{service}").exists(), "the end of the service")
+        assert Path(f"/proc/{child}").exists()
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -105,6 +105,16 @@ def test_tasks_of_the_cluster_find_the_service_and_share_a_job(service: RayServi
     assert sorted(i for ids in got for i in ids) == EACH_ONCE
 
 
+def test_a_task_that_has_neither_rank_nor_name_is_told_that_it_reads_every_row(service: RayService) -> None:
+    import ray
+
+    task = ray.remote(num_cpus=0.5)(ray_rank.warned_of)
+    [warning] = ray.get(task.remote(None, None))
+    assert "neither a rank nor a job's name, so it reads every row by itself" in warning
+    assert ray.get(task.remote(None, 1)) == []
+    assert ray.get(task.remote("named", None)) == []
+
+
 def test_a_program_without_the_token_is_refused(service: RayService) -> None:
     with pytest.raises(penstock.PermissionDenied, match="token"):
         penstock.connect(service.address, token="guessed", timeout=5)

@@ -98,6 +98,18 @@ def test_inline_another_batch_size_goes_on_at_the_same_row(records: Records) -> 
     assert sorted(before + [i for batch in resumed for i in ids_of(batch)]) == records.ids
 
 
+def test_inline_holes_end_and_begin_within_what_a_source_row_became() -> None:
+    dataset = Dataset.from_range(10).flat_map(lambda x: [x * 3, x * 3 + 1, x * 3 + 2])
+    reader = _inline(dataset)
+    state = reader.state_dict()
+    assert sorted(int(row) for row in reader) == list(range(30))
+    middle = ",".join(f"{row}.1-{row}.2" for row in range(10))
+    state["epochs"] = {"0": {"lanes": "", "parts": {"0": middle}}}
+    resumed = _inline(dataset)
+    resumed.load_state_dict(state)
+    assert sorted(int(row) for row in resumed) == [row for row in range(30) if row % 3 != 1]
+
+
 def test_another_batch_size_that_cuts_counted_rows_otherwise_is_refused() -> None:
     reader = _inline(Dataset.from_range(ROWS).batch(32))
     next(iter(reader))

@@ -67,6 +67,13 @@ def test_without_a_token_a_server_does_not_let_other_machines_in() -> None:
         assert "--tls-ca" in refused.stderr
 
 
+def test_a_star_is_no_way_around_that() -> None:
+    """getaddrinfo takes it for every address where one listens, and for loopback where one asks what it is."""
+    for command in (["dispatcher", "--listen", "*:0"], ["worker", "--dispatcher", "127.0.0.1:1", "--listen", "*:0"]):
+        refused = run(*command)
+        assert (refused.returncode, "all addresses of this machine are 0.0.0.0 or [::]" in refused.stderr) == (2, True), refused.stderr
+
+
 @pytest.mark.parametrize("token", ["", "wrong", "pst1.aa.bb"])
 def test_a_wrong_or_missing_token_is_refused(servers: Servers, files: Files, token: str) -> None:
     dispatcher = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", str(files.token))
@@ -392,6 +399,21 @@ def test_who_is_not_let_in_is_in_the_log_a_line_a_second_with_a_count(servers: S
     wait_until(lambda: sum(count for _, count in _refusals(dispatcher)) == 200, "all of them are counted")
     assert len(_refusals(dispatcher)) <= 2 + (time.monotonic() - begin)
     assert {event for event, _ in _refusals(dispatcher)} == {"hello.refused"}
+
+
+def test_requests_that_a_token_does_not_allow_are_in_the_log_a_line_a_second_with_a_count(servers: Servers, files: Files) -> None:
+    dispatcher, _ = _service(servers, "--token-file", str(files.token))
+
+    def counts() -> list[int]:
+        return [int(count) for count in re.findall(r"request\.refused .* why=\"\w+: the token is for job 'mine' alone.* count=(\d+)", dispatcher.log)]
+
+    begin = time.monotonic()
+    with penstock.connect(dispatcher.address, token=_token(files, "--job", "mine")) as service:
+        for _ in range(100):
+            with pytest.raises(penstock.PermissionDenied):
+                Dataset.from_range(5).distribute(service, job_name="other")
+    wait_until(lambda: sum(counts()) == 100, "all of them are counted")
+    assert len(counts()) <= 2 + (time.monotonic() - begin)
 
 
 def test_handshakes_that_fail_and_floods_are_in_the_log(servers: Servers, files: Files) -> None:

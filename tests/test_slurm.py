@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from support.waiting import wait_until
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "deploy" / "slurm"
 SUPPORT = ROOT / "tests" / "support"
+COMPLAINT = re.compile(r"^(srun|slurmstepd|scancel)\b|\berror\b")  # slurmstepd puts its node behind its name
+READERS = 2
 RANKS = 8  # 2 nodes with 4 each, as the script says
 SAVED_AT = 5  # the step after which train_resume.py saves
 
@@ -65,6 +68,14 @@ def test_a_heterogeneous_job_reads_each_row_once(slurm: SlurmCluster, records: R
     assert slurm.wait_for(job) == "COMPLETED", (slurm.directory / "job.out").read_text() + slurm.log[-3000:]
     assert len(list(tmp_path.glob("*.ids"))) == RANKS
     assert _ids(tmp_path) == records.ids
+    log = (slurm.directory / "job.out").read_text()
+    assert [line for line in log.splitlines() if COMPLAINT.search(line)] == [], "a good job's log is clean"
+    assert log.count("worker.stop") == READERS
+    assert "dispatcher.stop" in log
+
+
+def test_what_slurm_says_of_a_cancelled_step_is_a_complaint() -> None:
+    assert COMPLAINT.search("slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-18T08:47:00 ***")
 
 
 def test_a_heterogeneous_job_survives_a_killed_reader(slurm: SlurmCluster, records: Records, tmp_path: Path) -> None:

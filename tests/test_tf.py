@@ -366,7 +366,30 @@ def test_a_program_ends_at_once_and_its_servers_with_it() -> None:
     wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in servers.split()), "that the servers are gone")
 
 
+DROPS = """
+import os
+os.environ["PENSTOCK_TF_OP"] = "0"
+import tensorflow as tf
+from penstock import _tf_dataset
+from penstock._tf_op.eager import quick
+iterators = [iter(tf.data.Dataset.range(3)), iter(quick(tf.data.Dataset.range(3)))]
+_tf_dataset._drop_iterators()
+print([type(iterator).__name__ for iterator in iterators if iterator._iterator_resource is None])
+"""
+
+
+def test_iterators_of_every_class_are_dropped_while_python_is_there() -> None:
+    done = subprocess.run([sys.executable, "-c", DROPS], env=_binary.environment(), capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout.strip() == "['OwnedIterator', '_Iterator']", done.stderr[-3000:]
+
+
 def test_an_error_on_a_worker_reaches_the_loop(tf: Any, service: Any, one_worker: str) -> None:
     broken = tf.data.Dataset.range(10).map(lambda x: tf.debugging.check_numerics(tf.constant(1.0) / tf.cast(x - 3, tf.float32), "three"))
-    with pytest.raises(tf.errors.OpError, match="three"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="three"):
         list(broken.apply(service.distribute("distributed_epoch", one_worker)))
+    missing = tf.data.Dataset.range(3).map(lambda x: tf.io.read_file("/no/such/file"))
+    read = missing.apply(service.distribute("distributed_epoch", one_worker))
+    with pytest.raises(tf.errors.NotFoundError, match="/no/such/file"):
+        list(read)
+    with pytest.raises(tf.errors.NotFoundError, match="/no/such/file"):
+        read.map(lambda text: text).reduce(0, lambda count, _: count + 1)

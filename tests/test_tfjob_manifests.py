@@ -57,6 +57,11 @@ POD = f"{CHIEF}.template.spec"
         (_changed(f"{CHIEF}.replicas", "two"), f"{CHIEF}.replicas is 'two'; expected a whole number from 1"),
         (_changed(f"{CHIEF}.replicas", 0), f"{CHIEF}.replicas is 0; expected a whole number from 1; a type without replicas is left out"),
         (_changed(f"{CHIEF}.replicas", -1), f"{CHIEF}.replicas is -1"),
+        (_changed(f"{CHIEF}.template.metadata", {"labels": {"a": 1}}), f"{CHIEF}.template.metadata.labels.a is 1; expected a string"),
+        (
+            _changed(f"{POD}.containers.0.volumeMounts", [{"name": "v", "mountPath": "/v", "subPath": "a/../../b"}]),
+            "expected a path below the volume",
+        ),
         (_changed(f"{CHIEF}.restartPolicy", "Sometimes"), f"{CHIEF}.restartPolicy is 'Sometimes'; expected Always, OnFailure, Never or ExitCode"),
         (_changed(f"{CHIEF}.template", ...), f"{CHIEF}.template is missing"),
         (_changed(f"{POD}", "x"), f"{POD} is 'x'; expected an object"),

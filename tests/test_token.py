@@ -84,7 +84,9 @@ def test_the_flag_goes_before_the_file_of_the_environment_and_that_before_the_va
         penstock.connect(dispatcher.address, timeout=5)
 
 
-@pytest.mark.parametrize(("content", "words"), [(None, "cannot be read: No such file"), ("\n", "is empty")])
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "cannot be read: No such file or directory; copy the service's token there"), ("\n", "is empty")]
+)
 def test_a_token_file_that_holds_none_is_an_error_and_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, words: str
 ) -> None:
@@ -129,3 +131,14 @@ def test_a_token_file_that_holds_no_text_is_a_mistake(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PENSTOCK_TOKEN_FILE", str(tmp_path / "token"))
     with pytest.raises(penstock.Invalid, match="holds no text"):
         penstock.connect("penstock://127.0.0.1:9")
+
+
+def test_a_token_in_a_variable_is_without_its_files_line_break(servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("a secret's content\n")
+    content = (tmp_path / "token").read_text()  # as Kubernetes makes a variable of a secret
+    by_file = servers.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", str(tmp_path / "token"))
+    by_variable = servers.start("dispatcher", "--listen", "127.0.0.1:0", PENSTOCK_TOKEN=content)
+    monkeypatch.setenv("PENSTOCK_TOKEN", content)
+    with penstock.connect(by_file.address), penstock.connect(by_variable.address):
+        assert run("status", "--dispatcher", by_file.address).returncode == 0
+        assert run("status", "--dispatcher", by_variable.address, "--token-file", str(tmp_path / "token")).returncode == 0

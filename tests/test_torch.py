@@ -56,6 +56,22 @@ def test_a_torch_dataset_moves_to_workers_by_changing_the_loader(cluster: TestCl
     assert all((batch["square"][:, 1] == batch["i"] ** 2).all() for batch in first)
 
 
+def test_one_rank_reads_in_the_order_of_the_indices_however_many_workers_there_are(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(2, worker_flags=["--allow-code"])
+    with DataLoader(Squares(), batch_size=5, drop_last=False, service=cluster.address) as loader:
+        assert _ids(loader) == list(range(103))
+
+
+def test_a_rank_alone_reads_what_has_no_order_as_it_comes(cluster: TestCluster) -> None:
+    import tensorflow as tf
+
+    drawn = tf.data.Dataset.range(100).filter(lambda _: tf.random.uniform(()) < 0.5)
+    with DataLoader(drawn, batch_size=None, service=cluster.address) as loader:
+        rows = [int(row) for row in loader]
+    assert 0 < len(rows) < 100
+    assert rows == sorted(set(rows))
+
+
 def test_rows_of_differing_length_are_jagged(cluster: TestCluster) -> None:
     ragged = penstock.Ragged(np.arange(10.0), (np.array([0, 1, 1, 4, 10]),))
     batch = next(iter(DataLoader(Dataset.from_arrays({"values": ragged, "name": np.array(["a", "b", "c", "d"])}), 4, service=cluster.address)))
@@ -75,6 +91,46 @@ def test_a_collate_fn_gets_the_rows() -> None:
         Dataset.from_arrays({"i": np.arange(7)}), 3, service="inline", drop_last=False, collate_fn=lambda rows: [int(row["i"]) for row in rows]
     )
     assert list(loader) == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+class OfEveryType(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, i: int) -> Any:
+        numbers = {"y": i, "f": i * 0.5, "b": bool(i % 2), "t": torch.tensor([i]), "a": np.full(2, i), "n": np.float32(i), "list": [i, i]}
+        return {**numbers, "name": f"rü{i}", "raw": b"%d" % i, "pair": (i, f"{i}"), "tags": ["a"] * i}
+
+
+def _same(got: Any, wanted: Any) -> bool:
+    """Of the same types, too; of tuples torch's default_collate makes lists."""
+    if isinstance(wanted, dict):
+        return got.keys() == wanted.keys() and all(_same(got[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, (tuple, list)):
+        return isinstance(got, (tuple, list)) and len(got) == len(wanted) and all(map(_same, got, wanted))
+    if isinstance(wanted, (torch.Tensor, np.ndarray)):
+        return type(got) is type(wanted) and got.dtype == wanted.dtype and got.tolist() == wanted.tolist()
+    return type(got) is type(wanted) and bool(got == wanted)
+
+
+@pytest.mark.parametrize("batch_size", [3, None])
+@pytest.mark.parametrize("collate", [None, list])
+def test_values_are_of_the_types_that_torch_gives(cluster: TestCluster, batch_size: int | None, collate: Any) -> None:
+    from torch.utils.data import default_collate, default_convert
+
+    dataset = OfEveryType()
+    collate = (lambda rows: rows) if collate else None
+
+    def without_lists(row: Any) -> Any:  # which torch collates by turning them round, if it can
+        return {name: value for name, value in row.items() if name not in ("list", "tags")}
+
+    def plain(rows: list[Any]) -> Any:
+        return default_collate(list(map(without_lists, rows)))
+
+    wanted = torch.utils.data.DataLoader(dataset, batch_size, collate_fn=collate or (plain if batch_size else default_convert))
+    got = DataLoader(Dataset.from_torch(dataset).prefetch(2), batch_size, service=cluster.address, collate_fn=collate)
+    for mine, torchs in zip(got, wanted, strict=True):
+        assert _same(without_lists(mine) if batch_size and not collate else mine, torchs)
 
 
 def test_it_is_a_dataset_for_loaders_that_want_one() -> None:

@@ -27,7 +27,7 @@ class Loop final : public SessionHandler {
  public:
   void OnMessage(Session&, StreamId, RequestId, Message) override {}
   Result<Extent> OnBlockComing(Session&, StreamId, uint64_t) override { return Status(Code::kInternal, "a block came over the socket"); }
-  void OnBlock(Session&, StreamId, Extent block) override {
+  void OnBlock(Session&, StreamId, Extent block, uint64_t) override {
     {
       const std::lock_guard lock(mutex_);
       block_ = std::move(block);

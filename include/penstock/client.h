@@ -56,6 +56,7 @@ struct ReadOptions {
   OnRestart on_restart = OnRestart::kError;          // an earlier start of this consumer delivered rows, and nothing is restored
   OnDeath on_death = OnDeath::kAuto;
   uint64_t attempt = 0;  // of the launcher: how often it started the ranks anew
+  WireCompression compression = WireCompression::kAuto;
 };
 
 // Where a batch stands: how many batches this reader had with it (rows, where it gets rows one by one), since the job was last restored.
@@ -116,7 +117,8 @@ class Batch {
 struct ReaderStats {
   uint64_t rows = 0;
   uint64_t batches = 0;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0;                  // of blocks, as they lie in memory…
+  uint64_t wire_bytes = 0;             // …and what they took on sockets: nothing in shared memory, fewer where they were compressed
   std::chrono::nanoseconds waited{0};  // in Next(), for data
   uint64_t lanes_done = 0;
   uint64_t reopened = 0;      // lanes that moved to another worker…

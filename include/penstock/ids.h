@@ -48,10 +48,10 @@ struct Cursor {
 // Where rows end that go up to `to`, with no more than `last_children` of what the source row before it became; 0: with all of them.
 constexpr Cursor EndOf(Seq to, uint32_t last_children) { return last_children == 0 || to == 0 ? Cursor{to, 0} : Cursor{to - 1, last_children}; }
 
-// What names a grant within a job. A lane that comes back under another fence is another grant.
+// What names a grant within a job: the row it begins with, and its fence. A lane that comes back under another fence is another grant.
 struct GrantName {
   LaneKey lane;
-  Seq from = 0;
+  Cursor from;
   Fence fence{};
   friend auto operator<=>(const GrantName&, const GrantName&) = default;
 };

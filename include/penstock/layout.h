@@ -25,6 +25,11 @@ Result<OnRestart> OnRestartFromName(std::string_view name);
 enum class OnDeath : uint8_t { kAuto = 0, kHold = 1, kRedeliver = 2 };
 Result<OnDeath> OnDeathFromName(std::string_view name);
 
+// How blocks that cross a network are compressed. Auto: where the link is what a loop waits for, and it comes sooner so. Unknown: a reader that
+// cannot unpack; never an option.
+enum class WireCompression : uint8_t { kUnknown = 0, kNone = 1, kAuto = 2, kLz4 = 3, kZstd = 4 };
+Result<WireCompression> WireCompressionFromName(std::string_view name);
+
 enum class Purity : uint8_t { kPure = 0, kPureIdentity = 1, kImpure = 2 };
 std::string_view Name(Purity purity);
 

@@ -195,12 +195,10 @@ def _names_of(code: CodeType) -> set[str]:
 
 def spec_of_rows(what: str, rows: Callable[[], Iterable[Any]], spec: Any) -> RowSpec:
     """As given, else as the first rows show it."""
-    if spec is not None:
-        return from_element_spec(spec)
-    sample = list(islice(iter(rows()), SAMPLE))
-    if not sample:
+    sample = list(islice(iter(rows()), SAMPLE)) if spec is None else []
+    if spec is None and not sample:
         raise Invalid(f"{what} gave no rows to see what they look like; give spec=")
     try:
-        return infer(sample)
+        return infer(sample) if spec is None else from_element_spec(spec)
     except CodeError as error:
         raise Invalid(f"{what}: {error}") from error

@@ -60,7 +60,7 @@ def _array(rows: int, dtype: str, shape: tuple[int | None, ...], buffers: tuple[
 
 
 def builder(structure: Any) -> Builder:
-    """A function from the leaves, left to right, to the nested element. None is a leaf."""
+    """A function from the leaves, left to right, to the nested element. None is a leaf, and () stands for None."""
     if structure is None:
         return lambda leaves: leaves[0]
     if all(child is None for child in (structure.values() if isinstance(structure, dict) else structure)):
@@ -78,6 +78,8 @@ def builder(structure: Any) -> Builder:
 def _fill(structure: Any, leaves: Iterator[Leaf]) -> Element:
     if structure is None:
         return next(leaves)
+    if structure == ():
+        return None
     if isinstance(structure, dict):
         return {name: _fill(child, leaves) for name, child in structure.items()}
     return tuple(_fill(child, leaves) for child in structure)

@@ -25,6 +25,7 @@ _REMEDY = (
     "give consumer_index= and num_consumers=; num_consumers=1 says that all read all"
 )
 
+_MOST_NAME_BYTES = 200
 _ordinals = itertools.count()  # of datasets that are read under a name nobody gave
 _warned: set[str] = set()
 
@@ -57,6 +58,8 @@ class Identity:
         if index is None and self.joins and self.world > 1:
             index, consumers = self.rank, self.world
         if job_name is not None or not (self.job_named or (consumers or 0) > 1):
+            if job_name is None and consumers is None:
+                _warn_of_lone_ray_task()
             return job_name, index, consumers
         derived = self.next_job_name()
         if derived is None:
@@ -71,7 +74,14 @@ class Identity:
         if not self.job:
             return None
         ordinal = next(_ordinals)
-        return f"{self.job}-{ordinal}" if ordinal else self.job
+        name = f"{self.job}-{ordinal}" if ordinal else self.job
+        if len(name.encode()) > _MOST_NAME_BYTES:
+            raise Invalid(
+                f"the job's name that ranks share here, {self.job[:40]}…, has {len(self.job.encode())} bytes; dataset {ordinal + 1} of the program "
+                f"is read under it with -{ordinal} after it, and names have at most {_MOST_NAME_BYTES}: shorten it (PENSTOCK_JOB_NAME), or give "
+                "job_name="
+            )
+        return name
 
 
 def current() -> Identity:
@@ -114,6 +124,16 @@ def _warn_once(text: str, level: int) -> None:
     if text not in _warned:
         _warned.add(text)
         warnings.warn(text, RuntimeWarning, stacklevel=level)
+
+
+def _warn_of_lone_ray_task() -> None:
+    ray = _initialised_ray()
+    if ray is not None and ray.get_runtime_context().get_task_id() is not None:
+        _warn_once(
+            "penstock: this Ray task has neither a rank nor a job's name, so it reads every row by itself. Tasks that divide the rows give "
+            "job_name=, or consumer_index= and num_consumers=; num_consumers=1 says that each reads all",
+            5,
+        )
 
 
 def _process_group() -> tuple[str, tuple[int, int] | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock import _foreign, _identity
+from penstock import _code, _foreign, _identity
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,9 +38,13 @@ class Place:
             name = f"{name}-mirror-{mirror}"
         return Place(name, index, consumers, mirrors > 1)
 
-    def mode(self, asked: str | None) -> str:
-        """The processing mode: several see one order of batches, whatever the number of workers."""
-        return asked or ("strict" if (self.consumers or 1) > 1 or self.mirrored else "shared")
+    def default_mode(self, dataset: Dataset) -> str:
+        """Loops of these frameworks know one order of batches. Where rows are others each time there is none, and one alone can do without."""
+        return "shared" if self._alone and dataset.purity == _code.IMPURE else "strict"
+
+    @property
+    def _alone(self) -> bool:
+        return (self.consumers or 1) == 1 and not self.mirrored
 
     def declared(self, mode: str) -> Place:
         """As the only one, where nothing says that there are others and the mode must know."""
@@ -53,7 +57,7 @@ class Loader:
     def __init__(self, dataset: Dataset, place: Place, processing_mode: str | None, **options: Any) -> None:
         self.dataset = dataset
         self._consumers = place.consumers or 1
-        mode = place.mode(processing_mode)
+        mode = processing_mode or place.default_mode(dataset)
         place = place.declared(mode)
         self._reader: Reader = dataset.distribute(
             job_name=place.job_name, consumer_index=place.index, num_consumers=place.consumers, processing_mode=mode, **options

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from penstock import _core, _identity
-from penstock._check import Check, optional, seconds, size, text, whole
+from penstock._check import Check, optional, seconds, size, text, whole, wrong
 from penstock.errors import Invalid
 
 STALLED_AFTER = 600.0  # seconds
 _U32 = 2**32 - 1
 _U64 = 2**64 - 1
+_COMPRESSIONS = ("auto", "none", "lz4", "zstd")
 
 
 class Options(TypedDict, total=False):
@@ -31,12 +32,21 @@ class Options(TypedDict, total=False):
     on_death: str
     places: int
     attempt: int | None
+    compression: str | None
 
 
 def _job_name(name: str, value: Any) -> str:
     """As the dispatcher takes it; a program that names none leaves it out."""
     _core.check_name(name, text(name, value))
     return str(value)
+
+
+def _compression(name: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if not isinstance(value, str) or value not in _COMPRESSIONS:
+        raise wrong(name, value, " or ".join([*map(repr, _COMPRESSIONS), "None"]))
+    return value
 
 
 # What each is where it is left out, and how it is checked; the core knows the words that the texts may be.
@@ -54,6 +64,7 @@ _OPTIONS: dict[str, tuple[Any, Check]] = {
     "on_death": ("auto", text),
     "places": (0, whole(0, _U32)),
     "attempt": (None, optional(whole(0, _U64))),
+    "compression": ("auto", _compression),
 }
 
 
@@ -86,5 +97,5 @@ def to_core(options: Mapping[str, Any], shared: bool) -> dict[str, Any]:
         "attempt": attempt or 0,
         "epochs": options["epochs"] or 0,
         "stall_timeout": STALLED_AFTER if options["timeout"] is None else options["timeout"],
-        **{name: options[name] for name in ("even", "seed", "memory", "on_restart", "on_death", "places")},
+        **{name: options[name] for name in ("even", "seed", "memory", "on_restart", "on_death", "places", "compression")},
     }

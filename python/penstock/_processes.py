@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock import _binary, _own_token
+from penstock import _binary, _core, _own_token
 from penstock.errors import Deadline, Invalid, Unavailable
 
 END_WITHIN = 5.0  # seconds for `penstock local` to end its servers; then it is killed, and they with it
@@ -29,7 +29,7 @@ class Local:
         binary = _binary.path()
         self._shown = shown and _own_token.shown.begin()
         self.token = _own_token.draw()  # "": the environment's
-        flags = ["--workers", str(workers), *(["--memory", str(memory)] if memory else [])]
+        flags = ["--parent", str(self._owner), "--workers", str(workers), *(["--memory", str(memory)] if memory else [])]
         wait = ["sh", "-c", 'echo "$PENSTOCK_SERVICE"; exec cat']
         self.process = subprocess.Popen(
             [binary, "local", *flags, "--", *wait],
@@ -52,6 +52,7 @@ class Local:
         if self._shown:
             self._shown = False
             _own_token.shown.end()
+        _core.note_stopped(self.address.removeprefix("penstock://"))  # who still reads from it is told, and does not wait for it
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()

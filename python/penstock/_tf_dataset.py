@@ -11,10 +11,11 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock._executor import tf_elements
-from penstock.errors import Invalid
+from penstock.errors import ExecutorError, Invalid
 
 if TYPE_CHECKING:
     from penstock.reader import Reader
@@ -26,15 +27,16 @@ def over(reader: Reader, spec: Any, facts: Mapping[str, Any]) -> Any:
     facts: of the plan that is read.
     """
     from penstock import _tf_op
+    from penstock._tf_op.eager import quick
 
     if reader.runs_here or not _tf_op.usable():
         return make(Epochs(reader), spec)
-    return _tf_op.over_reader(reader, spec, columns_of(facts))
+    return quick(_tf_op.over_reader(reader, spec, structure_of(facts)))
 
 
-def columns_of(facts: Mapping[str, Any]) -> list[str]:
-    """Their names, in the order in which rows have them."""
-    return [name for name, _, _ in facts["element_columns"]]
+def structure_of(facts: Mapping[str, Any]) -> Any:
+    """What columns are called and in which order, around the leaves of rows."""
+    return facts["element_structure"]
 
 
 def make(iterations: Callable[[], Iterator[Any]], spec: Any) -> Any:
@@ -57,11 +59,26 @@ class _Parts:
     def __call__(self) -> Iterator[tuple[Any, ...]]:
         rows = self._iterations()
         while not _calls.over:
-            with _calls:
+            with _calls, _told_to_tensorflow():
                 row = next(rows, None)
             if row is None:
                 return
             yield tuple(tf_elements.to_parts(row, self._spec))
+
+
+@contextmanager
+def _told_to_tensorflow() -> Iterator[None]:
+    """TensorFlow knows by these types what went wrong, and calls all others unknown."""
+    try:
+        yield
+    except ExecutorError as error:
+        known = _BY_TF_CODE.get(error.details.get("tf_code", ""))
+        if known is None:
+            raise
+        raise known(str(error)) from error
+
+
+_BY_TF_CODE: dict[str, type[Exception]] = {"3": ValueError, "8": MemoryError, "12": NotImplementedError}
 
 
 class _Calls:
@@ -98,10 +115,12 @@ class _Calls:
 
 
 def _drop_iterators() -> None:
-    """Those that the program still has. TensorFlow takes elements ahead for them, and calls Python once more when they go: while it is there."""
+    """Those that the program still has, our own (eager.py) among them. TensorFlow takes elements ahead for them, and calls Python once more when they
+    go: while it is there.
+    """
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
-    for iterator in [found for found in gc.get_objects() if type(found) is OwnedIterator]:
+    for iterator in [found for found in gc.get_objects() if issubclass(type(found), OwnedIterator)]:
         iterator._iterator_resource = None
 
 

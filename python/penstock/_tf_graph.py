@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from penstock import _code, _tf_canonical, _tf_op
+from penstock import _code, _tf_canonical, _tf_division, _tf_op, _tf_purity
 from penstock._executor import environment, tf_elements, tf_rewrites
 from penstock._executor.failures import CodeError
 from penstock.errors import Invalid
@@ -28,12 +28,11 @@ def attrs_of(dataset: Any, lanes: int | None) -> dict[str, Any]:
     graph = tf_rewrites.parse(_graph_of(dataset))
     _make_movable(graph)
     notes = [*tf_rewrites.make_deterministic(graph), *tf_rewrites.describe_seeds(graph)]
-    lanes = _lanes(dataset, graph, lanes)
-    if lanes > 1:
-        notes.append(f"its files are divided among {lanes} lanes; what it batches or shuffles it does within a lane")
+    lanes, about_lanes = _lanes(dataset, graph, lanes)
+    notes += about_lanes
     for note in notes:
         log.warning("from_tf: %s", note)
-    purity = tf_rewrites.purity_of(graph)
+    purity = _tf_purity.of(graph)
     payload, functions = _tf_canonical.canonical(graph, _functions)
     libraries = _libraries()
     modules = {"tensorflow", *_op_packages(), *(_code.modules_in(functions[0]) if functions else ())}
@@ -63,30 +62,52 @@ def _graph_of(dataset: Any) -> bytes:
 
 
 def _make_movable(graph: Any) -> None:
-    """What the graph itself reads of a service is found by what it is, and no longer by what this process calls it."""
+    """What the graph itself reads of a service is found by what it is, and no longer by what this process calls it. Nodes that were only said to be
+    in this process may be anywhere: TensorFlow strips the place of an `EagerPyFunc` to a device without a kind, which it does not read any more.
+    """
+    for _, nodes in tf_rewrites.scopes(graph):
+        for node in nodes:
+            if node.device.startswith("/device::"):
+                node.device = ""
     for node in _tf_op.jobs_of(graph):
         if not node.attr["job"].s:
             raise Invalid("a dataset over a reader of this process cannot be read by workers; distribute it with penstock.tf.distribute instead")
         node.attr["place"].s = b""
 
 
-def _lanes(dataset: Any, graph: Any, lanes: int | None) -> int:
-    """Up to FILE_LANES, but no more than there are files: TensorFlow divides them, and leaves none without."""
+def _lanes(dataset: Any, graph: Any, lanes: int | None) -> tuple[int, list[str]]:
+    """Up to FILE_LANES, but no more than there are files: TensorFlow divides them, and leaves none without. With what is to be said about it.
+
+    Remainders that each lane would drop for itself are dropped only where the program asks for lanes.
+    """
+    division = _tf_division.of(graph)
+    whole = division.whole
+    if lanes is None and division.remainders:
+        whole = "each would drop a remainder of its own (batch with drop_remainder); lanes= accepts that"
+    wanted = min(FILE_LANES, division.files) if lanes is None else int(lanes)
+    if (wanted <= 1 and not whole) or lanes == 1:
+        return 1, []
+    if lanes is not None and whole:
+        raise Invalid(f"from_tf: lanes={lanes}, but its files cannot be divided: {whole}; leave lanes out")
+    if wanted > division.files:
+        raise Invalid(f"from_tf: lanes={lanes}, but its graph names {division.files} file(s) to divide among them; leave lanes out")
+    return _tried(dataset, wanted, lanes) if not whole else (1, [f"its files stay together, in one lane: {whole}"] * tf_rewrites.reads_files(graph))
+
+
+def _tried(dataset: Any, wanted: int, lanes: int | None) -> tuple[int, list[str]]:
+    """What TensorFlow says to it."""
+    import tensorflow as tf
+
     from penstock._executor import tf_source
 
-    files = tf_rewrites.file_count(graph)
-    wanted = min(FILE_LANES, files) if lanes is None else int(lanes)
-    if wanted <= 1:
-        return 1
-    if wanted > files:
-        raise Invalid(f"from_tf: lanes={lanes}, but its graph names {files} file(s) to divide among them; leave lanes out")
     try:
         tf_source.shard(dataset, wanted, 0)
-    except Exception as error:
+    except tf.errors.OpError as error:
+        why = str(error)[:200]
         if lanes is None:
-            return 1
-        raise Invalid(f"from_tf: lanes={lanes}, but its files cannot be divided: {str(error)[:200]}; leave lanes out") from error
-    return wanted
+            return 1, [f"its files stay together, in one lane: TensorFlow cannot divide them ({why})"]
+        raise Invalid(f"from_tf: lanes={lanes}, but its files cannot be divided: {why}; leave lanes out") from error
+    return wanted, [f"its files are divided among {wanted} lanes; what it batches or shuffles it does within a lane"]
 
 
 def _functions(tokens: dict[str, str]) -> _tf_canonical.Pickled | None:

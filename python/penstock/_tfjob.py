@@ -45,6 +45,9 @@ class Replica:
     address: str  # of loopback
     container: Mapping[str, Any]
     volumes: Mapping[str, Mapping[str, Any]]  # the pod's, by name
+    leads: bool  # the operator takes it for the job's master
+    own_labels: Mapping[str, str]  # its template's
+    annotations: Mapping[str, str]
     restart_policy: str
     grace: float
 
@@ -67,8 +70,9 @@ class Replica:
 
     @property
     def labels(self) -> dict[str, str]:
-        role = {f"{LABELS}/job-role": "master"} if self.type in ("chief", "master") else {}
+        role = {f"{LABELS}/job-role": "master"} if self.leads else {}
         return {
+            **self.own_labels,
             f"{LABELS}/job-name": self.job,
             f"{LABELS}/replica-type": self.type,
             f"{LABELS}/replica-index": str(self.index),
@@ -92,9 +96,22 @@ class Job:
         return [replica for replica in self.replicas if replica.type in types]
 
 
+def read(path: str) -> str:
+    """The manifest; "-": from the standard input."""
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path} cannot be read: {error}") from error
+
+
 def load(path: str, network: str, suffix: str = "00000") -> Job:
+    return of_text(path, read(path), network, suffix)
+
+
+def of_text(path: str, text: str, network: str, suffix: str) -> Job:
     """The TFJob of a manifest; of several documents, the only one.
 
+    path: where the text is from.
     network: the first three numbers of its pods' addresses.
     suffix: what follows a generateName.
     """
@@ -103,8 +120,8 @@ def load(path: str, network: str, suffix: str = "00000") -> Job:
     except ImportError as error:
         raise NotFound("reading a manifest needs PyYAML: pip install 'penstock[tfjob]'") from error
     try:
-        documents = [document for document in yaml.safe_load_all(Path(path).read_text()) if document]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        documents = [document for document in yaml.safe_load_all(text) if document]
+    except yaml.YAMLError as error:
         raise Invalid(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from error
     for document in documents:
         if not isinstance(document, Mapping):
@@ -126,8 +143,9 @@ def parse(manifest: Mapping[str, Any], network: str, suffix: str = "00000") -> J
     specs = spec["tfReplicaSpecs"]
     policy = spec.get("runPolicy") or {}
     addresses = (f"{network}.{host}" for host in itertools.count(1))
+    has_leader = bool({"chief", "master"} & {kind.lower() for kind in specs})
     replicas = [
-        _replica(metadata, kind, index, replica_spec, next(addresses))
+        _replica(metadata, kind, index, replica_spec, next(addresses), has_leader)
         for kind, replica_spec in specs.items()
         for index in range(replica_spec.get("replicas", 1))
     ]
@@ -150,8 +168,9 @@ def _named(metadata: object, suffix: str) -> Mapping[str, Any]:
     return metadata if metadata.get("name") else {**metadata, "name": f"{metadata['generateName']}{suffix}"}
 
 
-def _replica(metadata: Mapping[str, Any], kind: str, index: int, spec: Mapping[str, Any], address: str) -> Replica:
+def _replica(metadata: Mapping[str, Any], kind: str, index: int, spec: Mapping[str, Any], address: str, has_leader: bool) -> Replica:
     pod = spec["template"]["spec"]
+    described = spec["template"].get("metadata") or {}
     return Replica(
         job=metadata["name"],
         namespace=metadata.get("namespace") or "default",
@@ -160,7 +179,10 @@ def _replica(metadata: Mapping[str, Any], kind: str, index: int, spec: Mapping[s
         address=address,
         container=next(one for one in pod["containers"] if one["name"] == CONTAINER),
         volumes={volume["name"]: volume for volume in pod.get("volumes") or []},
-        restart_policy=spec.get("restartPolicy") or pod.get("restartPolicy") or "Never",
+        leads=kind.lower() in ("chief", "master") if has_leader else kind.lower() == "worker" and index == 0,
+        own_labels=described.get("labels") or {},
+        annotations=described.get("annotations") or {},
+        restart_policy=spec.get("restartPolicy") or "Never",
         grace=GRACE if pod.get("terminationGracePeriodSeconds") is None else float(pod["terminationGracePeriodSeconds"]),
     )
 
@@ -201,14 +223,14 @@ def tf_config(job: Job, replica: Replica) -> str | None:
 
 def environment(job: Job, replica: Replica, base: Mapping[str, str]) -> dict[str, str]:
     values = {**base, "PATH": os.pathsep.join([base.get("PATH", os.defpath), os.path.dirname(_binary.path())])}  # an image has it there too
-    config = tf_config(job, replica)
-    if config is not None:
-        values["TF_CONFIG"] = config
     budget = memory_budget(replica)
     if budget is not None:
         values["PENSTOCK_MEMORY"] = str(budget)
     for entry in replica.container.get("env") or []:
         values[entry["name"]] = _value(replica, entry, values)
+    config = tf_config(job, replica)
+    if config is not None:
+        values["TF_CONFIG"] = config  # the operator's comes last, and so before the manifest's own
     return values
 
 
@@ -228,9 +250,9 @@ def _value(replica: Replica, entry: Mapping[str, Any], known: Mapping[str, str])
     if entry.get("valueFrom") is None:
         return _expand(entry.get("value") or "", known)
     path = (entry["valueFrom"].get("fieldRef") or {}).get("fieldPath", "")
-    label = re.fullmatch(r"metadata\.labels\['(.+)'\]", path)
-    if label:
-        return replica.labels.get(label[1], "")
+    described = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+    if described:
+        return (replica.labels if described[1] == "labels" else replica.annotations).get(described[2], "")
     fields = {
         "metadata.name": replica.name,
         "metadata.namespace": replica.namespace,

@@ -43,9 +43,14 @@ def manifest(document: Mapping[str, Any], name: str) -> None:
 
 
 def left_out(document: Mapping[str, Any]) -> Iterator[str]:
-    """What the operator's pods would have and processes of this machine have not, in words."""
+    """What the operator's pods would have and processes of this machine have not, and what the operator passes over, in words."""
+    if (document["spec"].get("runPolicy") or {}).get("suspend"):
+        yield "spec.runPolicy.suspend is true: the operator would start no pod until it is false; here they are started"
     for kind, spec in document["spec"]["tfReplicaSpecs"].items():
         pod = spec["template"]["spec"]
+        policy = spec.get("restartPolicy") or "Never"
+        if pod.get("restartPolicy") not in (None, policy):
+            yield f"{kind}: its pod's restartPolicy {pod['restartPolicy']} counts for nothing beside the {kind}'s own, which is {policy}: set that"
         for container in pod.get("initContainers") or []:
             yield f"{kind}: the init container {_name_of(container)} is not run here: do by hand what it would"
         for container in pod["containers"]:
@@ -143,6 +148,18 @@ def _variable(at: str, value: object) -> None:
         raise wrong(at, value, "a variable's name")
 
 
+def _texts(at: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise wrong(at, value, "an object, of a string a field")
+    for name, text in value.items():
+        _text(f"{at}.{name}", text)
+
+
+def _inside(at: str, value: object) -> None:
+    if not isinstance(value, str) or value.startswith("/") or ".." in value.split("/"):
+        raise wrong(at, value, "a path below the volume, without ..")
+
+
 def _absolute(at: str, value: object) -> None:
     if not isinstance(value, str) or not value.startswith("/"):
         raise wrong(at, value, "a path that begins with /")
@@ -174,7 +191,7 @@ def _below(at: str, name: str) -> str:
 
 
 _ENVIRONMENT = _list(_fields(("name",), name=_variable, value=_text, valueFrom=_fields(fieldRef=_fields(fieldPath=_text))))
-_MOUNTS = _list(_fields(("name", "mountPath"), name=_text, mountPath=_absolute, subPath=_text, readOnly=_flag))
+_MOUNTS = _list(_fields(("name", "mountPath"), name=_text, mountPath=_absolute, subPath=_inside, readOnly=_flag))
 _VOLUMES = _list(_fields(("name",), name=_text, hostPath=_fields(("path",), path=_absolute)))
 
 _CONTAINER = _fields(
@@ -204,7 +221,7 @@ _REPLICA_SPEC = _fields(
     ("replicas",),
     replicas=_whole(1, hint="; a type without replicas is left out"),
     restartPolicy=_one_of("Always", "OnFailure", "Never", "ExitCode"),
-    template=_fields(("spec",), spec=_POD),
+    template=_fields(("spec",), metadata=_fields(labels=_texts, annotations=_texts), spec=_POD),
 )
 
 _MANIFEST = _fields(
@@ -215,6 +232,6 @@ _MANIFEST = _fields(
         tfReplicaSpecs=_named_fields(_REPLICA_SPEC),
         successPolicy=_one_of("", "AllWorkers"),
         enableDynamicWorker=_flag,
-        runPolicy=_fields(cleanPodPolicy=_one_of("None", "Running", "All"), backoffLimit=_whole(0), activeDeadlineSeconds=_whole(0)),
+        runPolicy=_fields(cleanPodPolicy=_one_of("None", "Running", "All"), backoffLimit=_whole(0), activeDeadlineSeconds=_whole(0), suspend=_flag),
     ),
 )

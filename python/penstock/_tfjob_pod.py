@@ -20,6 +20,7 @@ from penstock._tfjob import Replica
 
 RETRYABLE_FROM = 128
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.5, 10.0
+LONGEST_LINE = 64 * 1024  # bytes; a longer one is shown in pieces
 
 _NAMESPACES = ["unshare", "--uts", "--mount", "--propagation", "private"]
 _WITH_PROCESSES = ["--pid", "--fork", "--kill-child"]
@@ -136,21 +137,22 @@ def restarts(policy: str, code: int) -> bool:
     return policy == "ExitCode" and code >= RETRYABLE_FROM
 
 
-def stop(pods: Sequence[Pod], grace: float) -> None:
-    """SIGTERM, then, after the grace period, SIGKILL. A pod whose command has not begun has nothing to end, and nobody in it who would hear."""
+def stop(pods: Sequence[Pod]) -> None:
+    """SIGTERM, then, after its grace period, SIGKILL. A pod whose command has not begun has nothing to end, and nobody in it who would hear."""
     for pod in pods:
         pod.signal(signal.SIGTERM if pod.commands_process() else signal.SIGKILL)
-    end = time.monotonic() + grace
-    for pod in pods:
+    begin = time.monotonic()
+    for pod in sorted(pods, key=lambda pod: pod.replica.grace):
         try:
-            pod.wait(max(0.0, end - time.monotonic()))
+            pod.wait(max(0.0, begin + pod.replica.grace - time.monotonic()))
         except subprocess.TimeoutExpired:
             pod.signal(signal.SIGKILL)
             pod.wait()
 
 
 def say(text: str) -> None:
-    print(f"tfjob: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(BrokenPipeError):  # a job goes on when nobody listens any more
+        print(f"tfjob: {text}", file=sys.stderr, flush=True)
 
 
 @functools.cache
@@ -176,7 +178,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _echo(name: str, said: Any) -> None:
-    """What a pod says, with its name before it."""
-    for line in said:
-        sys.stdout.buffer.write(f"[{name}] ".encode() + line)
-        sys.stdout.buffer.flush()
+    """What a pod says, with its name before it. It is read to its end, for a pod whose pipe is full waits."""
+    for line in iter(lambda: said.readline(LONGEST_LINE), b""):
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.buffer.write(f"[{name}] ".encode() + line + (b"" if line.endswith(b"\n") else b"\n"))
+            sys.stdout.buffer.flush()

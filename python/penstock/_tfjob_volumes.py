@@ -59,9 +59,7 @@ def root_with(found: Sequence[Mount], root: Path) -> str:
         lines += _shown(entry, root / entry.name)
     for mount in found:
         at = f"{root}{mount.path}"
-        if mount.own is not None:
-            lines.append(_words("mkdir", "-p", mount.source))
-        lines += [_words("mkdir", "-p", at), _words("mount", "--bind", mount.source, at)]
+        lines += [*_made(mount, at), _words("mount", "--bind", mount.source, at)]
         if mount.read_only:
             lines.append(_words("mount", "-o", "remount,bind,ro", at))
     # The old root comes to lie over the new one, and is taken away again: no place for it is needed.
@@ -79,16 +77,30 @@ def _source(replica: Replica, name: str, directories: Mapping[str, Path], scratc
     if "emptyDir" in volume:
         return scratch / replica.name / "volumes" / name, True
     if "hostPath" in volume:
-        return Path(volume["hostPath"]["path"]), False
+        return _on_this_machine(replica, name, volume["hostPath"]), False
     kind = next((key for key in volume if key != "name"), "nothing")
     raise Invalid(f"{replica.name} mounts the volume {name!r}, a {kind}, which there is none of here: name a directory with --volume {name}=DIR")
 
 
+def _on_this_machine(replica: Replica, name: str, volume: Mapping[str, str]) -> Path:
+    path = Path(volume["path"])
+    if not path.exists() and volume.get("type") != "DirectoryOrCreate":
+        raise Invalid(f"{replica.name} mounts the volume {name!r}, whose hostPath {path} is not there: make it, or give --volume {name}=DIR")
+    return path
+
+
 def _place(replica: Replica, path: str) -> str:
     """Places that this machine has not are made in the pod's root alone, and so not below its own directories."""
-    if not Path(path).is_dir() and Path("/", Path(path).parts[1]).exists():
+    if not Path(path).exists() and Path("/", Path(path).parts[1]).exists():
         raise Invalid(f"{replica.name} mounts a volume at {path}, which is not there, in a directory of this machine: make it, or mount elsewhere")
     return path
+
+
+def _made(mount: Mount, at: str) -> list[str]:
+    """The directories on both sides of a mount that are not there, as the kubelet makes them; of a file, a place for it."""
+    if mount.source.is_file():
+        return [_words("mkdir", "-p", os.path.dirname(at)), f"{_words('test', '-e', at)} || {_words('touch', at)}"]
+    return [_words("mkdir", "-p", mount.source), _words("mkdir", "-p", at)]
 
 
 def _shown(entry: os.DirEntry[str], at: Path) -> list[str]:

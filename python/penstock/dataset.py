@@ -113,7 +113,8 @@ class Dataset:
     @staticmethod
     @checked(dataset=_foreign.tf_dataset, lanes=optional(_lanes))
     def from_tf(dataset: Any, *, lanes: int | None = None) -> Dataset:
-        """Elements of a tf.data.Dataset, whose graph workers run. lanes: None for 8 where its files can be divided, else 1.
+        """Elements of a tf.data.Dataset, whose graph workers run. lanes: None for up to 8 where its files can be divided (what is done
+        with their rows is done row by row), else 1.
 
         Seeds that were left out are drawn from the job's, and orders made deterministic; `explain()` says what was changed.
         """
@@ -257,6 +258,8 @@ class Dataset:
         places: in strict, from how many lanes batches are taken in turn: a part of the order. 0: as many as consumers at the first start. Other
             modes refuse it.
         attempt: how often the launcher has started the ranks anew; None: what torchrun, Slurm or TFJob says.
+        compression: of what workers send: "lz4" or "zstd" wherever it goes over TCP; None or "none"; "auto": never within one host, and over a
+            network where the link is what limits and workers find that the rows come faster so.
         """
         from penstock import _options, reader
         from penstock import service as services
@@ -287,6 +290,11 @@ class Dataset:
         """Elements of one epoch; -1: not known without reading, -2: endless."""
         return int(self._facts["cardinality"])
 
+    @property
+    def purity(self) -> str:
+        """ "pure": the same rows each time; "pure identity": the same rows, with other values; "impure": others each time."""
+        return str(self._facts["purity"])
+
     def fingerprint(self) -> str:
         """The dataset's id: the same for the same plan, on every machine."""
         return self._plan.fingerprint()
@@ -312,6 +320,15 @@ class Dataset:
             return frozenset()
         nodes = self._plan.nodes()
         return rows.array_columns(nodes, len(nodes) - 1, (name for name, _, _ in self._facts["element_columns"]), unbatched)
+
+    def _value_types(self) -> Any:
+        """Of which Python type each value was that user code gave (`Column.type`), in the structure of an element."""
+        from penstock import _columns
+        from penstock._executor import rows
+
+        facts, nodes = self._facts, self._plan.nodes()
+        names = (name for name, _, _ in facts["element_columns"])
+        return _columns.builder(facts["element_structure"])(rows.value_types(nodes, len(nodes) - 1, names, facts["batch"] > 0))
 
     def _then(self, op: str, *others: Dataset, **attrs: Any) -> Dataset:
         return Dataset(lambda: _core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs))

@@ -30,7 +30,8 @@ class Stats:
 
     rows: int
     batches: int
-    bytes: int
+    bytes: int  # of blocks, as they lie in memory…
+    wire_bytes: int  # …and what they took on sockets: nothing in shared memory, fewer where they were compressed
     waited: float  # seconds in next(), for data
     lanes_done: int
     reopened: int  # lanes that moved to another worker…

@@ -166,13 +166,14 @@ def _token(token: str | None, address: str) -> str:
         return known
     file = os.environ.get("PENSTOCK_TOKEN_FILE")
     if not file:
-        return os.environ.get("PENSTOCK_TOKEN", "")
+        return os.environ.get("PENSTOCK_TOKEN", "").rstrip("\r\n")
     try:
         with open(file, "rb") as opened:
             content = opened.read(_MOST_OF_A_TOKEN_FILE + 1)
         found = content.decode().rstrip("\r\n")
     except OSError as error:
-        raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which cannot be read: {error.strerror}") from error
+        remedy = "copy the service's token there" if isinstance(error, FileNotFoundError) else "name a file that this user may read"
+        raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which cannot be read: {error.strerror}; {remedy}") from error
     except UnicodeDecodeError as error:
         raise Invalid(f"PENSTOCK_TOKEN_FILE names {file}, which holds no text, and so no token") from error
     if len(content) > _MOST_OF_A_TOKEN_FILE:

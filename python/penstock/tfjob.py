@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -20,20 +21,23 @@ import secrets
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from penstock import _tfjob_volumes
-from penstock._tfjob import GRACE, Job, command, environment, given_variables, hosts_file, load, of_the_image
+from penstock._tfjob import GRACE, Job, command, environment, given_variables, hosts_file, load, of_text, of_the_image, read
 from penstock._tfjob_check import STOCK_TYPES
 from penstock._tfjob_pod import Pod, say, stop
-from penstock.errors import Error, Invalid
+from penstock.errors import Error, Invalid, Unavailable
 
-PREFIX = "penstock-tfjob-"  # of directories of runs
+PREFIX = "penstock-tfjob-"  # of what runs have a name for
+NETWORKS = 254
+ONE_ASKING = 1.0  # seconds
 
 # ---- running it
 
@@ -60,9 +64,12 @@ class Run:
         judges = leaders or (workers if self.job.all_workers else [pod for pod in workers if pod.replica.index == 0])
         if judges and all(pod.code == 0 for pod in judges):
             return ""
-        for pod in self._of(*STOCK_TYPES):  # another type's failure does not fail the job
+        failing = [kind for kind in STOCK_TYPES if kind != "worker" or not self.job.dynamic]  # another's failure does not fail the job
+        for pod in self._of(*failing):
             if pod.code is not None and pod.code != 0:
                 return f"{pod.replica.name} failed with {pod.code}"
+        if all(pod.code is not None for pod in self.pods):
+            return "all pods have ended, and those whose success would be the job's have not succeeded"
         limit = self.job.backoff_limit
         if limit is not None and sum(pod.restarts for pod in self._of(*STOCK_TYPES)) > limit:
             return f"pods were restarted more often than backoffLimit {limit}"
@@ -95,7 +102,6 @@ class Run:
         """cleanPodPolicy Running and All stop what runs; with None it goes on until it ends by itself. Interrupted, all are stopped."""
         running = [pod for pod in self.pods if pod.running]
         names = ", ".join(pod.replica.name for pod in running)
-        grace = max(pod.replica.grace for pod in self.pods)
         try:
             if outcome is not None and self.job.clean_pods == "None" and running:
                 decided = f"the job is decided, it {'failed' if outcome else 'succeeded'}, and cleanPodPolicy None leaves what runs"
@@ -105,7 +111,7 @@ class Run:
             elif running:
                 say(f"stopping {names}" + ("" if outcome is None else f", which ran when the job was decided (cleanPodPolicy {self.job.clean_pods})"))
         finally:
-            stop(running, grace)
+            stop(running)
         for pod in self.pods:
             for echo in pod.echoes:
                 echo.join(GRACE)
@@ -137,9 +143,50 @@ def namespace(hosts: Path) -> list[str]:
 
 def _run_and_pass_signals(words: Sequence[str]) -> int:
     process = subprocess.Popen(words)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _: process.send_signal(received))
+    _heed(lambda received, _: process.send_signal(received))
     return process.wait()
+
+
+def _heed(handler: Callable[[int, object], None]) -> None:
+    """Who is asked to end, and by a terminal that is closed, unless nohup has it passed over."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _end_when_asked() -> None:
+    """A signal ends the run, and a later one the pods' grace period.
+
+    Those within a second are one asking: a terminal, a scheduler and `timeout` tell each process of a group, so that this one is told twice.
+    """
+    asked: list[float] = []
+
+    def end(received: int, _: object) -> None:
+        asked.append(time.monotonic())
+        if len(asked) == 1 or asked[-1] - asked[0] > ONE_ASKING:
+            sys.exit(128 + received)
+
+    _heed(end)
+
+
+@contextlib.contextmanager
+def network_of_run() -> Iterator[str]:
+    """The first three numbers of loopback addresses that no other run has.
+
+    A run holds a socket of its network's name in the abstract namespace, which all users share, as they do the addresses; it goes with its process.
+    """
+    for number in range(NETWORKS):
+        network = f"127.66.{(os.getpid() + number) % NETWORKS + 1}"
+        with socket.socket(socket.AF_UNIX) as held:
+            try:
+                held.bind(f"\0{PREFIX}{network}")
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            yield network
+            return
+    raise Unavailable(f"{NETWORKS} runs of TFJobs have all the loopback networks that there are for them: wait until one has ended")
 
 
 @contextlib.contextmanager
@@ -177,18 +224,19 @@ def _remove_left_behind() -> None:
 
 
 def run_manifest(path: str, volumes: Sequence[str], variables: Sequence[str]) -> int:
-    network = f"127.66.{os.getpid() % 254 + 1}"
+    text = read(path)
     suffix = secrets.token_hex(3)[:5]
-    job = load(path, network, suffix)
-    directories = _tfjob_volumes.given(volumes, job)
     given = given_variables(variables, os.environ)
-    with directory_of_run() as directory:
-        hosts, scratch = directory / "hosts", directory / "pods"
+    with network_of_run() as network, directory_of_run() as directory:
+        job = of_text(path, text, network, suffix)
+        directories = _tfjob_volumes.given(volumes, job)
+        hosts, scratch, manifest = directory / "hosts", directory / "pods", directory / "manifest"
         Run(job, given, directories, scratch)  # what is wrong with a pod is said before anything is started
-        for text in job.left_out:
-            say(text)
+        for words in job.left_out:
+            say(words)
         hosts.write_text(hosts_file(job, Path("/etc/hosts").read_text()))
-        inside = [sys.executable, "-m", "penstock.tfjob", "run", path, "--network", network, "--suffix", suffix, "--scratch", str(scratch)]
+        manifest.write_text(text)  # what was read once may be a pipe, or be changed meanwhile
+        inside = [sys.executable, "-m", "penstock.tfjob", "run", str(manifest), "--network", network, "--suffix", suffix, "--scratch", str(scratch)]
         named = [word for name, source in directories.items() for word in ("--volume", f"{name}={source}")]
         _variables_beside(scratch).write_text(json.dumps(given))  # in no command line, which others can read
         return _run_and_pass_signals([*namespace(hosts), "setpriv", "--pdeathsig", "KILL", *inside, *named])
@@ -201,8 +249,7 @@ def _variables_beside(scratch: Path) -> Path:
 def run_inside(path: str, network: str, suffix: str, scratch: Path, volumes: Sequence[str]) -> int:
     """In the namespace where the pods' names resolve."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    _end_when_asked()
     job = load(path, network, suffix)
     base = {**of_the_image(os.environ), **json.loads(_variables_beside(scratch).read_text())}
     return Run(job, base, _tfjob_volumes.given(volumes, job), scratch).run()
@@ -211,7 +258,7 @@ def run_inside(path: str, network: str, suffix: str, scratch: Path, volumes: Seq
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="penstock tfjob", description="Runs a TFJob manifest as processes of this machine.")
     parser.add_argument("action", choices=["run"])
-    parser.add_argument("manifest")
+    parser.add_argument("manifest", help="its file; - is the standard input")
     parser.add_argument("--volume", action="append", default=[], metavar="NAME=DIR", help="the directory that is a volume of this name, in all pods")
     parser.add_argument("--env", action="append", default=[], metavar="NAME[=VALUE]", help="a variable for all pods; without a value, this shell's")
     parser.add_argument("--network", help=argparse.SUPPRESS)  # inside the namespace
@@ -224,7 +271,7 @@ def main(arguments: Sequence[str]) -> int:
         return run_inside(chosen.manifest, chosen.network, chosen.suffix, Path(chosen.scratch), chosen.volume)
     except Error as error:
         print(f"penstock: {error}", file=sys.stderr)
-        return 2
+        return 138 if isinstance(error, Unavailable) else 2
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 // Pure accounting: no memory, no threads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -42,6 +43,8 @@ class Budget {
   // Counts memory that is already there and cannot be refused: state that a holder did not declare. May commit more than the capacity.
   void Force(HolderId holder, uint64_t held);
   void LeaveLine(HolderId holder);
+  // So many bytes are used for something else from now on. What is committed stays so, also where it is more than what is left.
+  void Shrink(uint64_t bytes) { capacity_ -= std::min(bytes, capacity_); }
 
   // Who is in line and could take what it asked for now.
   std::optional<HolderId> Next() const;

@@ -2,32 +2,16 @@
 
 #include <isa-l/crc.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
+#include "base/copy.h"
+
 namespace penstock {
 namespace {
 
-constexpr size_t kInCache = size_t{32} << 10;   // a piece that is still in the first cache when it is looked at again
-constexpr size_t kPastCache = size_t{4} << 20;  // what is larger would drive out all else from the last cache, and be gone itself before it is read
-
-// Writes past the caches, whose lines would first be fetched, only to be overwritten.
-void CopyPastCache(std::span<const std::byte> from, std::byte* to) {
-#ifdef __SSE2__
-  const size_t whole = reinterpret_cast<uintptr_t>(to) % sizeof(__m128i) == 0 ? from.size() / sizeof(__m128i) * sizeof(__m128i) : 0;
-  for (size_t at = 0; at < whole; at += sizeof(__m128i)) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from.data() + at)));
-  }
-  from = from.subspan(whole);
-  to += whole;
-#endif
-  std::memcpy(to, from.data(), from.size());
-}
+constexpr size_t kInCache = size_t{32} << 10;  // a piece that is still in the first cache when it is looked at again
 
 }  // namespace
 
@@ -43,9 +27,9 @@ uint32_t Crc32c(std::span<const std::byte> bytes, uint32_t before) {
   return ~state;
 }
 
-uint32_t CopyWithCrc32c(std::span<const std::byte> from, std::byte* to, uint32_t before) {
+uint32_t CopyWithCrc32c(std::span<const std::byte> from, std::byte* to, uint32_t before, uint64_t whole) {
   uint32_t crc = before;
-  const bool past_cache = from.size() >= kPastCache;
+  const bool past_cache = std::max<uint64_t>(from.size(), whole) >= kFitsInCache;
   while (!from.empty()) {
     const auto piece = from.first(std::min(from.size(), kInCache));
     crc = Crc32c(piece, crc);
@@ -57,9 +41,6 @@ uint32_t CopyWithCrc32c(std::span<const std::byte> from, std::byte* to, uint32_t
     to += piece.size();
     from = from.subspan(piece.size());
   }
-#ifdef __SSE2__
-  if (past_cache) _mm_sfence();  // before anybody is told
-#endif
   return crc;
 }
 

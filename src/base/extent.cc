@@ -46,11 +46,14 @@ class Extent::SharedHome final : public Extent::Home {
 Extent Extent::Share() {
   const auto span = bytes_;
   const auto following = following_;
+  const auto packing = packing_;
   const auto shared = std::make_shared<SharedHome>(std::move(*this));
   Extent other(span, tag_, shared);
   other.Follow(following);
+  other.Pack(packing);
   *this = Extent(span, tag_, shared);
   Follow(following);
+  Pack(packing);
   return other;
 }
 

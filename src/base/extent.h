@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,18 @@ struct Following {
   std::vector<std::span<const std::byte>> pieces;
   uint64_t bytes = 0;  // of all pieces
   std::shared_ptr<const void> owner;
+};
+
+// How bytes are packed for their way; the numbers are on the wire.
+enum class PackCodec : uint8_t { kNone = 0, kLz4 = 1, kZstd = 2 };
+
+// What became of a block that was to be packed where it lies (wire/packing.h). Of codec kNone: it would not have become smaller, and is as it was.
+struct Packing {
+  PackCodec codec = PackCodec::kNone;
+  uint64_t raw_bytes = 0;
+  std::vector<uint32_t> pieces{};  // how long each is, packed
+  uint64_t bytes = 0;              // of all pieces
+  std::chrono::nanoseconds cpu{};  // that it took; does not travel
 };
 
 // Moves; gives the memory back when destroyed. 64-byte aligned.
@@ -40,6 +53,7 @@ class Extent {
       tag_ = other.tag_;
       home_ = std::move(other.home_);
       following_ = std::move(other.following_);
+      packing_ = std::move(other.packing_);
     }
     return *this;
   }
@@ -54,6 +68,16 @@ class Extent {
   // A block whose buffers stay where they are: it goes over a socket from there. Null: all of it is in bytes().
   void Follow(std::shared_ptr<const Following> following) { following_ = std::move(following); }
   const Following* following() const { return following_.get(); }
+
+  // Its block was to be packed in place. Where it was, only the first bytes are of use, and only to who unpacks them. Null: nobody tried.
+  void Pack(std::shared_ptr<const Packing> packing) { packing_ = std::move(packing); }
+  const Packing* packing() const { return packing_.get(); }
+  bool packed() const { return packing_ != nullptr && packing_->codec != PackCodec::kNone; }
+
+  // What goes over a socket: these bytes, then what follows.
+  std::span<std::byte> sent() const { return packed() ? bytes_.first(packing_->bytes) : bytes_; }
+  uint64_t sent_size() const { return sent().size() + (following_ == nullptr ? 0 : following_->bytes); }
+  // Of the block, packed or not.
   uint64_t whole_size() const { return bytes_.size() + (following_ == nullptr ? 0 : following_->bytes); }
 
   // Another holder of the same memory, which goes home when both have let go. Whoever holds it reads only.
@@ -63,6 +87,7 @@ class Extent {
     if (home_ != nullptr) home_->Return(bytes_, tag_);
     home_.reset();
     following_.reset();
+    packing_.reset();
     bytes_ = {};
   }
 
@@ -73,6 +98,7 @@ class Extent {
   uint64_t tag_ = 0;
   std::shared_ptr<Home> home_;
   std::shared_ptr<const Following> following_;
+  std::shared_ptr<const Packing> packing_;
 };
 
 // Where a lane gets memory for its blocks. Waiting is the answer to a full budget: Busy means ask again when told; TooLarge means never.

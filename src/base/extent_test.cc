@@ -57,6 +57,21 @@ TEST(Extent, IsMovedAndSharedWithWhatFollowsIt) {
   EXPECT_EQ(shared.whole_size(), 5U);
 }
 
+TEST(Extent, OfAPackedBlockIsMovedAndSharedAsThat) {
+  Extent extent = HeapExtents().Allocate(100).value();
+  EXPECT_EQ(extent.sent_size(), 100U);
+  extent.Pack(std::make_shared<const Packing>(Packing{.codec = PackCodec::kLz4, .raw_bytes = 100, .pieces = {30}, .bytes = 30}));
+  Extent moved = std::move(extent);
+  const Extent shared = moved.Share();
+  for (const Extent* each : {&std::as_const(moved), &shared}) {
+    EXPECT_EQ(each->sent().data(), each->bytes().data());
+    EXPECT_EQ(each->sent_size(), 30U);
+    EXPECT_EQ(each->whole_size(), 100U);
+  }
+  moved.Reset();
+  EXPECT_FALSE(moved.packed());
+}
+
 TEST(Extent, GoesHomeWhenAllWhoShareItHaveLetGo) {
   HeapExtents heap;
   Extent first = heap.Allocate(100).value();

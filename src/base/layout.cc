@@ -35,6 +35,8 @@ constexpr std::array kRestarts = {Named<OnRestart>{"error", OnRestart::kError}, 
                                   Named<OnRestart>{"restart", OnRestart::kRestart}};
 constexpr std::array kDeaths = {Named<OnDeath>{"auto", OnDeath::kAuto}, Named<OnDeath>{"hold", OnDeath::kHold},
                                 Named<OnDeath>{"redeliver", OnDeath::kRedeliver}};
+constexpr std::array kCompressions = {Named<WireCompression>{"auto", WireCompression::kAuto}, Named<WireCompression>{"none", WireCompression::kNone},
+                                      Named<WireCompression>{"lz4", WireCompression::kLz4}, Named<WireCompression>{"zstd", WireCompression::kZstd}};
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -66,6 +68,7 @@ Result<Mode> ModeFromName(std::string_view name) { return FromName("processing m
 Result<Even> EvenFromName(std::string_view name) { return FromName("value of even", name, kEvens); }
 Result<OnRestart> OnRestartFromName(std::string_view name) { return FromName("value of on_restart", name, kRestarts); }
 Result<OnDeath> OnDeathFromName(std::string_view name) { return FromName("value of on_death", name, kDeaths); }
+Result<WireCompression> WireCompressionFromName(std::string_view name) { return FromName("compression", name, kCompressions); }
 
 std::string_view Name(Purity purity) {
   switch (purity) {

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "wire/address.h"
+#include "wire/socket.h"
 
 namespace penstock::cli {
 
@@ -17,6 +18,24 @@ Result<std::string> BesideServer(const std::string& address, const std::string& 
   return (host.find(':') == std::string::npos ? host : "[" + host + "]") + address;
 }
 
+uint16_t PortOf(const penstock::Address& address) {
+  const auto* tcp = std::get_if<TcpAddress>(&address);
+  return tcp == nullptr ? 0 : tcp->port;
+}
+
+// Which names and wildcards mean one address only the kernel knows: both are tried at once. One that somebody else has is not told of here, since he
+// may be gone in a moment.
+Status CheckApart(const std::string& http, const std::string& listens) {
+  PENSTOCK_ASSIGN(const penstock::Address probes, ParseAddress(http));
+  PENSTOCK_ASSIGN(const penstock::Address server, ParseAddress(listens));
+  if (PortOf(server) == 0 || PortOf(server) != PortOf(probes)) return {};
+  const auto first = ListenOn(server);
+  if (!first.ok()) return {};
+  if (const auto second = ListenOn(probes); second.ok() || second.status().code() != Code::kBusy) return {};
+  return Status(Code::kInvalid, "--http " + http + " and --listen " + listens +
+                                    " (or what the environment says of it) are one address, and each needs its own: give --http another port");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Health>> Health::Start(const std::string& address, const std::string& listens, std::string before) {
@@ -26,6 +45,7 @@ Result<std::unique_ptr<Health>> Health::Start(const std::string& address, const 
   if (address.starts_with(':')) {
     PENSTOCK_ASSIGN(where, BesideServer(address, listens));
   }
+  PENSTOCK_TRY(CheckApart(where, listens));
   auto server = HttpServer::Start(where, [raw = health.get()](const std::string& path) { return raw->Answer(path); });
   if (!server.ok()) return server.status().Prefixed("--http");
   health->server_ = std::move(*server);

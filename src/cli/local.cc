@@ -50,6 +50,7 @@ class Local final : public Command {
     flags.Number("--workers", &workers_, "How many, up to 1024; default 2");
     flags.Bytes("--memory", &memory_, "Budget of each worker, like 1GiB; default what there is, divided");
     flags.Switch("--no-shm", &no_shm_, "Send blocks over sockets");
+    flags.Hidden("--parent", &parent_);
     flags.CommandLine("command", &command_, "Runs with PENSTOCK_SERVICE set; without it, the service stays until Ctrl-C");
   }
 
@@ -110,7 +111,8 @@ class Local final : public Command {
     PENSTOCK_ASSIGN(ServerChild dispatcher, StartServer({"dispatcher", "--listen", "127.0.0.1:0"}, {"PENSTOCK_STATE_DIR", "DATASET_JOURNALING_DIR"}));
     children_.push_back(dispatcher.pid);
     PENSTOCK_ASSIGN(const std::string address, WaitReady(dispatcher, "dispatcher"));
-    std::vector<std::string> arguments{"worker", "--dispatcher", address, "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1", "--allow-code"};
+    std::vector<std::string> arguments{"worker",      "--dispatcher", address,        "--listen",        "127.0.0.1:0",
+                                       "--advertise", "127.0.0.1",    "--allow-code", "--start-timeout", "30s"};  // the dispatcher is there already
     if (memory_ == 0 && Variable("PENSTOCK_MEMORY").empty()) memory_ = worker::DefaultMemory() / workers_;
     if (memory_ > 0) arguments.insert(arguments.end(), {"--memory", std::to_string(memory_)});
     if (no_shm_) arguments.emplace_back("--no-shm");
@@ -123,17 +125,21 @@ class Local final : public Command {
     return address;
   }
 
-  // Until the command ends; without one (-1), until a signal or until all servers are gone.
+  // Until the command ends; without one (-1), until a signal or until all servers are gone. Until the program that started it is gone, where it has
+  // said who it is: the command waits for the end of its input, which a forked child of the program may hold open. Not by PR_SET_PDEATHSIG, which is
+  // about the thread that started this one.
   Result<int> WaitFor(pid_t command) {
     for (;;) {
       siginfo_t info{};
-      const int signal = sigwaitinfo(&signals_, &info);
+      const timespec look_every{.tv_sec = 0, .tv_nsec = 500'000'000};
+      const int signal = parent_ < 0 ? sigwaitinfo(&signals_, &info) : sigtimedwait(&signals_, &info, &look_every);
+      if (parent_ >= 0 && getppid() != parent_) return kExitFine;
       if (signal == SIGCHLD) {
         if (const auto code = Reap(command)) return *code;
       } else if (signal > 0 && command < 0) {
         return kExitFine;
-      } else if (signal > 0 && info.si_code == SI_USER) {
-        kill(command, signal);  // a terminal has told it already
+      } else if (signal > 0 && info.si_code <= 0) {  // by a process; a terminal, which is the kernel, has told the command already
+        kill(command, signal);
       }
     }
   }
@@ -151,6 +157,7 @@ class Local final : public Command {
 
   uint32_t workers_ = 2;
   uint64_t memory_ = 0;
+  int parent_ = -1;
   bool no_shm_ = false;
   std::vector<std::string> command_;
   std::string drawn_;  // the token, where nobody gave one

@@ -44,6 +44,12 @@ std::variant<std::string, int> ReadUpTo(const std::string& path, size_t cap) {
   return content;
 }
 
+// As files end, and with them the variables that a secret's file is made into.
+std::string WithoutLineBreak(std::string token) {
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  return token;
+}
+
 Result<bool> LetsAnybodyIn(const std::string& listen, const Credentials& credentials) {
   const auto parsed = ParseAddress(listen);
   if (!parsed.ok()) return parsed.status().Prefixed("--listen");
@@ -96,19 +102,20 @@ Result<Credentials> SecurityFlags::ReadToServe(const std::string& listen) const 
 
 Result<std::string> ReadToken(const std::string& token_file) {
   const std::string path = token_file.empty() ? Variable("PENSTOCK_TOKEN_FILE") : token_file;
-  if (path.empty()) return Variable("PENSTOCK_TOKEN");
+  if (path.empty()) return WithoutLineBreak(Variable("PENSTOCK_TOKEN"));
   const std::string named = std::string(", which ") + (token_file.empty() ? "PENSTOCK_TOKEN_FILE" : "--token-file") + " names";
   auto content = ReadUpTo(path, kMaxTokenFile);
   if (const int* error = std::get_if<int>(&content)) {
-    const std::string remedy = *error == EISDIR ? ": name the file in it that holds the token" : "";
+    const std::string remedy = *error == EISDIR   ? ": name the file in it that holds the token"
+                               : *error == ENOENT ? ": copy the service's there, or make one with `penstock token create --out FILE`"
+                                                  : ": let this user read it";
     return Status(Code::kInvalid, "cannot read the token file " + path + " (" + std::strerror(*error) + ")" + named + remedy);
   }
-  std::string token = std::move(std::get<std::string>(content));
-  if (token.size() > kMaxTokenFile) {
+  if (std::get<std::string>(content).size() > kMaxTokenFile) {
     return Status(Code::kInvalid,
                   "the token file " + path + named + ", is larger than 64 KiB, and so no token: `penstock token create --out FILE` makes one");
   }
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  std::string token = WithoutLineBreak(std::move(std::get<std::string>(content)));
   if (token.empty()) return Status(Code::kInvalid, "the token file " + path + " is empty; write a token into it");
   return token;
 }

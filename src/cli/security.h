@@ -27,8 +27,8 @@ class SecurityFlags {
   bool open_to_all_ = false;
 };
 
-// The token that the file (of 64 KiB at most) holds, without the line break at its end; where no file is named, PENSTOCK_TOKEN_FILE's or
-// PENSTOCK_TOKEN; else "".
+// The token that the file (of 64 KiB at most) holds; where no file is named, PENSTOCK_TOKEN_FILE's or PENSTOCK_TOKEN; else "". Without the line
+// break at its end.
 Result<std::string> ReadToken(const std::string& token_file);
 
 // The same, and it is there and is the service's own, from which others are made.

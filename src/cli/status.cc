@@ -1,9 +1,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/constants.h"
 #include "base/name.h"
 #include "cli/ask.h"
 #include "cli/command.h"
@@ -23,11 +26,13 @@ std::string Hex(uint64_t number) {
   return text.data();
 }
 
-double Seconds(uint64_t milliseconds) { return static_cast<double>(milliseconds) / 1000; }
-
-uint64_t PerSecond(uint64_t amount, uint64_t age_ms) {
-  return age_ms == 0 ? 0 : static_cast<uint64_t>(static_cast<double>(amount) / Seconds(age_ms));
+// None where nobody reads, or for less time than beats take.
+std::optional<uint64_t> PerSecond(const msg::StatusJob& job, uint64_t amount) {
+  if (job.consumers == 0 || job.watched_ms < static_cast<uint64_t>(std::chrono::milliseconds(kHeartbeatEvery).count())) return std::nullopt;
+  return static_cast<uint64_t>(static_cast<double>(amount) * 1000 / static_cast<double>(job.watched_ms));
 }
+
+Json ToJson(std::optional<uint64_t> rate) { return rate ? Json(*rate) : Json(); }
 
 Json ToJson(const msg::StatusJob& job) {
   return {{"name", job.name},
@@ -41,10 +46,13 @@ Json ToJson(const msg::StatusJob& job) {
           {"consumers", job.consumers},
           {"rows", job.rows},
           {"bytes", job.bytes},
+          {"wire_bytes", job.wire_bytes},
           {"wait_ns", job.wait_ns},
           {"state", job.state},
           {"redelivered", job.redelivered},
-          {"age_ms", job.age_ms}};
+          {"rows_per_s", ToJson(PerSecond(job, job.watched_rows))},
+          {"bytes_per_s", ToJson(PerSecond(job, job.watched_bytes))},
+          {"wire_bytes_per_s", ToJson(PerSecond(job, job.watched_wire_bytes))}};
 }
 
 Json ToJson(const msg::StatusWorker& worker) {
@@ -58,6 +66,7 @@ Json ToJson(const msg::StatusWorker& worker) {
           {"budget", worker.budget},
           {"rows", worker.rows},
           {"bytes", worker.bytes},
+          {"wire_bytes", worker.wire_bytes},
           {"rss", worker.rss},
           {"cpu_ns", worker.cpu_ns},
           {"silent_ms", worker.silent_ms},
@@ -73,24 +82,27 @@ Json ToJson(const msg::StatusReply& status) {
 }
 
 std::string JobsTable(const msg::StatusReply& status, bool color) {
-  TextTable table({"JOB", "MODE", "EPOCH", "LANES DONE/OPEN/ALL", "RANKS", "ROWS", "ROWS/S", "BYTES/S", "REPEATED", "STATE"});
+  TextTable table({"JOB", "MODE", "EPOCH", "LANES DONE/OPEN/ALL", "RANKS", "ROWS", "ROWS/S", "BYTES/S", "WIRE/S", "REPEATED", "STATE"});
   for (const auto& job : status.jobs) {
     const std::string lanes = std::to_string(job.lanes_done) + "/" + std::to_string(job.lanes_open) + "/" + std::to_string(job.lanes);
+    const auto rows = PerSecond(job, job.watched_rows);
+    const auto bytes = PerSecond(job, job.watched_bytes);
+    const auto wire = PerSecond(job, job.watched_wire_bytes);
     table.Add({Printable(job.name), std::string(Name(job.mode)), std::to_string(Raw(job.epoch)), lanes, std::to_string(job.consumers),
-               std::to_string(job.rows), std::to_string(PerSecond(job.rows, job.age_ms)), FormatBytes(PerSecond(job.bytes, job.age_ms)),
+               std::to_string(job.rows), rows ? std::to_string(*rows) : "-", bytes ? FormatBytes(*bytes) : "-", wire ? FormatBytes(*wire) : "-",
                std::to_string(job.redelivered), Printable(job.state)});
   }
   return table.Render(color);
 }
 
 std::string WorkersTable(const msg::StatusReply& status, bool color) {
-  TextTable table({"WORKER", "NAME", "LANES", "MEMORY/BUDGET", "RSS", "CPU S", "ROWS", "SENT", "STATE"});
+  TextTable table({"WORKER", "NAME", "LANES", "MEMORY/BUDGET", "RSS", "CPU S", "ROWS", "BYTES", "WIRE", "STATE"});
   for (const auto& worker : status.workers) {
     std::array<char, 32> cpu{};
     std::snprintf(cpu.data(), cpu.size(), "%.1f", static_cast<double>(worker.cpu_ns) / 1e9);
     table.Add({Printable(worker.address), Printable(worker.name), std::to_string(worker.lanes),
                FormatBytes(worker.used) + " / " + FormatBytes(worker.budget), FormatBytes(worker.rss), cpu.data(), std::to_string(worker.rows),
-               FormatBytes(worker.bytes), Printable(worker.state)});
+               FormatBytes(worker.bytes), FormatBytes(worker.wire_bytes), Printable(worker.state)});
   }
   return table.Render(color);
 }

@@ -29,7 +29,7 @@ constexpr std::array<Unit, 11> kByteUnits{{{"", 1},
                                            {"MB", 1e6},
                                            {"GB", 1e9},
                                            {"TB", 1e12}}};
-constexpr std::array<Unit, 5> kTimeUnits{{{"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
+constexpr std::array<Unit, 6> kTimeUnits{{{"ms", 1e6}, {"s", 1e9}, {"", 1e9}, {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}}};
 
 template <size_t N>
 Result<double> ParseWithUnit(std::string_view text, const std::array<Unit, N>& units, const char* what) {

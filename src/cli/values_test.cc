@@ -33,6 +33,7 @@ TEST(Values, TimesAreReadWithTheirUnits) {
   EXPECT_EQ(*ParseDuration("30s"), std::chrono::seconds(30));
   EXPECT_EQ(*ParseDuration("500ms"), std::chrono::milliseconds(500));
   EXPECT_EQ(*ParseDuration("2m"), std::chrono::minutes(2));
+  EXPECT_EQ(*ParseDuration("10min"), std::chrono::minutes(10));
   EXPECT_FALSE(ParseDuration("soon").ok());
 }
 

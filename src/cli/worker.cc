@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
 
@@ -33,6 +34,8 @@ Result<uint64_t> MemoryBudget(uint64_t flag) {
 }
 
 constexpr Duration kAnswersWithin = std::chrono::seconds(1);
+// Schedulers, terminals and `timeout` tell a process twice: by its id, and with its group. Who means to ask again takes longer.
+constexpr Duration kOneAsking = std::chrono::seconds(1);
 
 std::optional<std::string> Given(const std::string& flag) { return flag.empty() ? std::nullopt : std::optional(flag); }
 
@@ -54,6 +57,7 @@ class Worker final : public Command {
                  "Run code that datasets carry (Python functions, torch datasets, tf.data graphs), in executors");
     flags.Time("--code-timeout", &options_.code_timeout, "How long user code may take for its next rows; default 5min");
     flags.Bytes("--code-memory", &options_.code_memory, "What one executor may hold; default a share of what there is");
+    flags.Time("--start-timeout", &options_.start_timeout, "How long the dispatcher is waited for at the start; default 10min");
     flags.Time("--drain-timeout", &options_.drain_timeout, "How long open lanes may go on after SIGTERM; default 30s");
     flags.Text("--http", &http_, "HOST:PORT, or :PORT of the address it listens on, that answers /healthz and /readyz");
     flags.Time("--exit-when-done", &options_.exit_when_done,
@@ -71,11 +75,17 @@ class Worker final : public Command {
     if (options_.allow_code) HideFromOwnUser();
     std::atomic<worker::WorkerServer*> running{nullptr};
     std::atomic<int> asked = 0;
-    std::optional<SignalWatch> watch([&running, &asked](int signal) {
+    std::chrono::steady_clock::time_point first;
+    std::optional<SignalWatch> watch([&running, &asked, &first](int signal) {
       auto* server = running.load();
       if (server == nullptr) {
         LogInfo("worker.stop", {{"why", "asked to before the dispatcher knew it"}, {"signal", strsignal(signal)}});
         _exit(kExitFine);  // nobody reads from it, and it has nothing to give back
+      }
+      if (asked == 0) {
+        first = std::chrono::steady_clock::now();
+      } else if (std::chrono::steady_clock::now() - first < kOneAsking) {
+        return;
       }
       ++asked == 1 ? server->Drain() : server->Stop();
     });

@@ -9,6 +9,7 @@
 #include "client/hub.h"
 #include "client/read_options.h"
 #include "client/reader.h"
+#include "client/stopped.h"
 #include "plan/position.h"
 #include "wire/dispatcher_link.h"
 #include "wire/same_host.h"
@@ -166,6 +167,7 @@ class RemoteClient final : public Client {
         link->Request(message, left, [promise](Result<Message> answer) { promise->set_value(std::move(answer)); });
       });
       Result<Message> answer = future.get();
+      if (!answer.ok() && StoppedSince(address_, made_)) return ServiceStopped(address_);
       const bool retry = !answer.ok() && answer.status().code() == Code::kUnavailable && Clock::System().Now() + kRetryEvery < give_up;
       if (!retry) return answer;
       std::this_thread::sleep_for(kRetryEvery);
@@ -187,6 +189,7 @@ class RemoteClient final : public Client {
   static constexpr Duration kRetryEvery = milliseconds(50);
 
   Hub& hub_;
+  const TimePoint made_ = Clock::System().Now();
   const ConnectOptions options_;
   const std::string address_;
   const std::shared_ptr<const Tls> tls_;
@@ -203,8 +206,12 @@ Result<std::shared_ptr<Client>> Client::Connect(ConnectOptions options) {
   if (!files.empty()) {
     PENSTOCK_ASSIGN(tls, Tls::Load(files));
   }
-  auto client = std::make_shared<RemoteClient>(std::move(options), std::move(address), std::move(tls));
-  PENSTOCK_TRY(client->Start());
+  constexpr milliseconds kElsewhereWithin{1000};  // where it was stopped, another may listen by now; nobody has to be waited for
+  const bool stopped = StoppedSince(address, TimePoint{});
+  if (stopped) options.timeout = std::min(options.timeout, kElsewhereWithin);
+  auto client = std::make_shared<RemoteClient>(std::move(options), address, std::move(tls));
+  const Status started = client->Start();
+  if (!started.ok()) return stopped ? ServiceStopped(address) : started;
   return std::shared_ptr<Client>(std::move(client));
 }
 

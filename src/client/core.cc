@@ -79,7 +79,7 @@ void ClientCore::Apply(const msg::Joined& joined) {
   lease_until_ = join_sent_.value_or(now_) + std::chrono::milliseconds(joined.lease_ms);
   Do(action::JoinedJob{joined});
   Do(action::ShelfLease{lease_until_});
-  TakeWorkers(joined.workers);
+  TakeWorkers(joined.workers, joined.workers_version);
   if (strict()) SetRingStart(joined);
   beat_now_ = true;
 }
@@ -155,7 +155,7 @@ TimePoint ClientCore::NextWake() const {
     if (dispatcher_up_) earlier(join_sent_ ? *join_sent_ + kSilence : join_at_);
     return wake;
   }
-  if (dispatcher_up_) earlier(last_beat_ + kHeartbeatEvery);
+  if (dispatcher_up_ && Reads()) earlier(last_beat_ + kHeartbeatEvery);
   if (dispatcher_up_ && restore_ && !restore_->sent) earlier(restore_->at);
   for (const auto& [name, lane] : lanes_) {
     if (lane.state == LaneState::kBackoff) earlier(lane.retry_at);

@@ -45,6 +45,7 @@ struct ClientCoreOptions {
   uint64_t memory = 256ULL << 20;  // of blocks: held and on their way
   std::shared_ptr<StreamNumbers> streams = std::make_shared<StreamNumbers>();
   std::string plan{};  // for a dispatcher that has lost the job; "": that is the end
+  WireCompression compression = WireCompression::kNone;
 };
 
 struct ClientCounts {
@@ -52,6 +53,7 @@ struct ClientCounts {
   uint64_t reopened = 0;    // lanes that moved to another worker
   uint64_t hedged = 0;      // …since they were behind their peers
   uint64_t held_bytes = 0;  // of blocks that are not freed
+  uint64_t wire_bytes = 0;  // that blocks took on sockets
 };
 
 class ClientCore {
@@ -211,12 +213,13 @@ class ClientCore {
   // core_restore.cc: into another generation
   bool Reads() const { return phase_ == Phase::kReading && rebuild_ == RebuildStep::kNone; }
   bool TakeRestored(const msg::Joined& joined);
+  void Enter(const msg::Joined& joined);
   void Rebuild();
   void JobLost();
   void RestoreIfDue();
 
   // core_lanes.cc: the workers' side
-  void TakeWorkers(const std::vector<msg::WorkerInfo>& workers);
+  void TakeWorkers(const std::vector<msg::WorkerInfo>& workers, uint64_t version);
   void OpenLanes();
   void Place(Lanes::iterator lane);
   void OpenOn(Lanes::iterator lane, WorkerId worker);
@@ -279,7 +282,7 @@ class ClientCore {
   static Cursor ToldFrom(const Lane& lane, WorkerId worker);
   void GroupArrived(Lanes::iterator lane, const ShelfBlock& block);
   void RingTrouble(Lanes::iterator lane, Status error);
-  GrantName RingLane(LaneId lane) const { return {{epoch_, ReplicaId{}, lane}, 0, Fence{}}; }
+  GrantName RingLane(LaneId lane) const { return {{epoch_, ReplicaId{}, lane}, {}, Fence{}}; }
   std::string RingPositionText() const;
 
   template <class A>
@@ -314,6 +317,7 @@ class ClientCore {
   std::optional<PendingRestore> restore_;
   RebuildStep rebuild_ = RebuildStep::kNone;
   TimePoint restore_sent_{};
+  msg::Joined rejoined_;  // while it is rebuilt
 
   uint64_t serial_ = 0;
   uint64_t answered_ = 0;
@@ -332,6 +336,7 @@ class ClientCore {
   std::set<GrantName> thin_tails_;         // to be copied, once there is room
   std::map<GrantName, uint64_t> copying_;  // bytes kept free until TailCopied
   WorkerBook workers_;
+  uint64_t workers_version_ = 0;    // of the list that it was told last
   std::optional<HedgeOut> hedge_;   // one at a time: where everything is slow, more would make it slower
   LanePace first_words_;            // from opening a lane…
   LanePace next_words_;             // …and from word to word

@@ -89,8 +89,10 @@ msg::Beat ClientCore::MakeBeat(const News& news) {
   beat.tail_rows = news.tail_rows;
   beat.rows = totals_.rows;
   beat.bytes = arrived_bytes_;
+  beat.wire_bytes = counts_.wire_bytes;
   beat.wait_ns = static_cast<uint64_t>(totals_.waited.count());
   beat.ready_batches = ready_batches_;
+  beat.workers_version = workers_version_;
   if (strict()) {
     beat.batches = ring_mark_.batches;
     beat.ready_batches = ring_mark_.ready;

@@ -25,6 +25,7 @@ void ClientCore::Apply(const event::BlockArrived& arrived) {
   blocks_[arrived.block.handle] = {at->first, lane.worker, arrived.stream, info.bytes, false};
   counts_.held_bytes += info.bytes;
   arrived_bytes_ += info.bytes;
+  counts_.wire_bytes += arrived.on_wire;
   largest_block_ = std::max(largest_block_, info.bytes);
   if (strict()) return GroupArrived(at, arrived.block);
   lane.credit.outstanding -= std::min(lane.credit.outstanding, info.bytes);
@@ -282,12 +283,16 @@ void ClientCore::BlockWaits(Lanes::iterator at, const msg::Groups& groups) {
 }
 
 // A worker that lends its memory reads ahead only for loops that it saw reading; but a loop that has rows of each lane and a batch of none lets
-// go of nothing. And a range that was opened ahead may wait for another consumer's loop, which the worker need not.
+// go of nothing. And a range that was opened ahead may wait for another consumer's loop, which the worker need not. One that stands at the limit
+// with a batch ready waits for others, who may need the memory that it would borrow; but the last source row of a range cannot go to them, so its
+// rows are made all the same.
 void ClientCore::TellWaits() {
   if (!loop_waits_ && !AtLimit()) return;
   for (auto& [name, lane] : lanes_) {
     const bool has_blocks = lane.credit.held + lane.credit.unreturned > 0;
     const bool opened_ahead = lane.to != kLaneEnd && !lane.urgent;
+    const bool last_row = lane.arrived.seq + 1 >= lane.to;
+    if (!loop_waits_ && ready_batches_ > 0 && !last_row) continue;
     if (lane.state != LaneState::kOpen || !(has_blocks || opened_ahead) || std::exchange(lane.told_waits, true)) continue;
     Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{.bytes = 0, .waits = true}});
   }

@@ -86,6 +86,40 @@ TEST(ClientMemory, ALoopThatStandsAtTheLimitGetsAllThatItsMemoryHolds) {
   EXPECT_GT(reader.shell.core().counts().held_bytes + 500, kMemory) << "how far it could come decides how far all go";
 }
 
+// Where workers lend their memory, one that came first would borrow all of it, and the others had none for what it waits for.
+TEST(ClientMemory, ALoopThatStandsAtTheLimitWithABatchReadyDoesNotHaveMoreMadeForIt) {
+  CoreShell shell(BatchOf(2), kMemory);
+  shell.Join({WorkerAt(1)});
+  msg::BeatReply reply = shell.Reply({GrantOf(0)});
+  reply.limit = 0;
+  shell.Answer(reply);
+  for (Seq row = 0; row < 2; ++row) {
+    shell.Block(shell.OpenOf(0).stream, row, row + 1, 500);
+    EXPECT_EQ(shell.NextRows(), 0u);
+    EXPECT_EQ(shell.waits, static_cast<int>(row) + 1);
+  }
+  for (Seq row = 2; row < 6; ++row) {
+    shell.Block(shell.OpenOf(0).stream, row, row + 1, 500);
+    EXPECT_EQ(shell.NextRows(), 0u);
+    EXPECT_EQ(shell.waits, 2) << "the others are to come as far first";
+  }
+}
+
+TEST(ClientMemory, ALoopThatStandsAtTheLimitHasTheLastSourceRowOfARangeMadeToItsEnd) {
+  CoreShell shell(BatchOf(2), kMemory);
+  shell.Join({WorkerAt(1)});
+  msg::Grant range = GrantOf(0);
+  range.range.to = 3;
+  msg::BeatReply reply = shell.Reply({range});
+  reply.limit = 0;
+  shell.Answer(reply);
+  shell.Block(shell.OpenOf(0).stream, 0, 2, 500);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  const int before = shell.waits;
+  shell.Block(shell.OpenOf(0).stream, 2, 3, 500);
+  EXPECT_EQ(shell.waits, before + 1) << "nobody else can have it, and how many rows there are is to be known";
+}
+
 TEST(ClientMemory, ALargeBlockIsLetComeForOneLaneAtATime) {
   CoreShell shell(BatchOf(1), kMemory);
   shell.Join({WorkerAt(1)});

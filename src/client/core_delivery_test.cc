@@ -48,7 +48,7 @@ TEST(ClientCore, ARangeThatWasDeliveredIsFinishedWithoutEndingTheLane) {
   shell.Grant({GrantOf(0, 4, 1, 8)});
   shell.Next();
   ASSERT_EQ(shell.beats.back().finished.size(), 1u);
-  EXPECT_EQ(shell.beats.back().finished[0].grant_from, 4u);
+  EXPECT_EQ(shell.beats.back().finished[0].grant_from, (Cursor{4, 0}));
   EXPECT_EQ(shell.beats.back().finished[0].upto, (Cursor{8, 0}));
   EXPECT_FALSE(shell.beats.back().finished[0].ended);
 }

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-GrantName NameOf(const msg::Grant& grant) { return {grant.range.lane, grant.range.from.seq, grant.fence}; }
+GrantName NameOf(const msg::Grant& grant) { return {grant.range.lane, grant.range.from, grant.fence}; }
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void ClientCore::Apply(const msg::BeatReply& reply) {
   }
   answered_ = reply.serial;
   waiting_for_ = reply.waiting_for;
-  if (!reply.workers.empty()) TakeWorkers(reply.workers);  // else they are as before
+  if (!reply.workers.empty()) TakeWorkers(reply.workers, reply.workers_version);  // else they are as before
   // Before anything that it grants is delivered.
   if (reply.first_tag > 0 && std::exchange(first_tag_, reply.first_tag) != reply.first_tag) Do(action::ShelfCount{first_tag_});
   if (strict()) return TakeRingReply(reply);
@@ -92,9 +92,9 @@ void ClientCore::AddGrant(const msg::Grant& grant) {
 // loop has it is not given again.
 Cursor ClientCore::Delivered(const GrantName& grant, Cursor from) const {
   const auto follow = [&](const GrantName& earlier, Cursor received) {
-    if (earlier.lane == grant.lane && earlier.from <= from.seq) from = std::max(from, received);
+    if (earlier.lane == grant.lane && earlier.from <= from) from = std::max(from, received);
   };
-  const GrantName first{grant.lane, 0, Fence{}};
+  const GrantName first{grant.lane, {}, Fence{}};
   for (auto at = gone_.lower_bound(first); at != gone_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second);
   for (auto at = lanes_.lower_bound(first); at != lanes_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second.mark.received);
   for (auto at = finishes_.lower_bound(first); at != finishes_.end() && at->first.lane == grant.lane; ++at) follow(at->first, at->second.finish.upto);

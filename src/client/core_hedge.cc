@@ -18,6 +18,7 @@ void ClientCore::HedgeIfBehind() {
     if (at->second.state != LaneState::kOpen) TakeHedge();
     return;
   }
+  if (!loop_waits_) return;
   for (auto at = lanes_.begin(); at != lanes_.end() && !hedge_; ++at) {
     const auto due = HedgeDue(at->second);
     if (due && *due <= now_) Hedge(at);

@@ -23,7 +23,8 @@ bool MissesFile(const Status& error) { return error.code() == Code::kNotFound &&
 
 }  // namespace
 
-void ClientCore::TakeWorkers(const std::vector<msg::WorkerInfo>& workers) {
+void ClientCore::TakeWorkers(const std::vector<msg::WorkerInfo>& workers, uint64_t version) {
+  workers_version_ = version;
   workers_.Update(workers);
   for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
     const WorkerBook::Entry* entry = workers_.Find(lane->second.worker);
@@ -143,6 +144,7 @@ msg::Open ClientCore::OpenOf(Lanes::iterator at, Cursor from, uint64_t credit) c
   open.credit = credit;
   open.urgent = loop_waits_ && (!strict() || lane.waited);
   open.by_group = strict();
+  open.compression = options_.compression;
   return open;
 }
 

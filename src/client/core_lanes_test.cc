@@ -188,6 +188,28 @@ TEST(ClientCore, AGrantThatEndsWithinTheRowsOfASourceRowIsMadeWholeAndDeliveredT
   EXPECT_FALSE(shell.beats.back().finished[0].ended) << "what comes after is not known from this";
 }
 
+TEST(ClientCore, GrantsThatShareASourceRowAreDeliveredWithoutTheRowsBetweenThem) {
+  CoreShell shell(BatchOf(1));
+  shell.Join({WorkerAt(1)});
+  msg::Grant before = GrantOf(0, 4, 1, 5);
+  before.range.last_children = 1;
+  msg::Grant after = GrantOf(0, 4, 1, 6);
+  after.range.from.child = 2;
+  const auto made = [&](Seq to, std::vector<Cursor> cursors) {
+    const LaneStream stream = shell.opens.back().stream;
+    shell.Do(event::BlockArrived{stream, {Handle{70 + to}, {cursors.size() - 1, cursors.front(), {to, 0}, 1000, 0}, cursors}});
+    shell.End(stream, to, false);
+  };
+  shell.Grant({after});
+  made(6, {{4, 2}, {5, 0}, {6, 0}});
+  EXPECT_EQ(shell.NextRows() + shell.NextRows(), 2u);
+  shell.Grant({after, before});
+  ASSERT_EQ(shell.opens.size(), 2u) << "the loop has rows after it, and not this one";
+  made(5, {{4, 0}, {4, 1}, {4, 2}, {5, 0}});
+  EXPECT_EQ(shell.NextRows(), 1u);
+  EXPECT_EQ(shell.NextRows(), 0u) << "of three that the worker made one is granted";
+}
+
 TEST(ClientCore, ABlockOfAClosedStreamIsReleased) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1), WorkerAt(2)});

@@ -87,6 +87,8 @@ void ClientCore::Apply(const event::RestoreRefused& refused) {
     waiting_for_ = refused.why.message();
     return;
   }
+  // The job was not lost: another start has taken its name, and is being read. Nothing was delivered here.
+  if (code == Code::kExists && restore_->rebuild && rebuild_ == RebuildStep::kRestore) return Enter(rejoined_);
   const bool by_user = !restore_->state.empty() && rebuild_ == RebuildStep::kNone;
   restore_.reset();
   if (!by_user) return FailReader(refused.why);
@@ -98,12 +100,19 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   if (!restore_) return false;
   if (rebuild_ == RebuildStep::kJoin) {
     rebuild_ = RebuildStep::kRestore;
+    rejoined_ = joined;
     job_.job = joined.job;
     job_.generation = joined.generation;
     restore_->at = now_;
     return true;
   }
   if (!restore_->sent || joined.generation == job_.generation) return false;
+  Enter(joined);
+  return true;
+}
+
+// Another generation of the job, or another job of its name.
+void ClientCore::Enter(const msg::Joined& joined) {
   const bool rebuilt = restore_->rebuild;
   const bool goes_on = rebuilt && joined.epoch == epoch_;  // as the shelf sees it
   begun_ = begun_ || !rebuilt;
@@ -127,10 +136,9 @@ bool ClientCore::TakeRestored(const msg::Joined& joined) {
   lease_until_ = restore_sent_ + std::chrono::milliseconds(joined.lease_ms);
   Do(action::Restored{joined, rebuilt});
   Do(action::ShelfLease{lease_until_});
-  TakeWorkers(joined.workers);
+  TakeWorkers(joined.workers, joined.workers_version);
   if (strict()) RestartRing(joined);
   beat_now_ = true;
-  return true;
 }
 
 }  // namespace penstock

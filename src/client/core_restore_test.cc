@@ -237,6 +237,14 @@ TEST(ClientCoreRestore, OfAJobThatTheDispatcherHasLostIsSaidAfterAJoinThoughABea
   EXPECT_TRUE(shell.restore_failures.empty());
 }
 
+TEST(ClientCoreRestore, WhileAJobIsRebuiltNoTimerIsSetForBeatsThatAreNotSent) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  shell.Do(msg::Failed{Status(Code::kNotFound, "this dispatcher does not know the job")});
+  shell.Pass(2 * kHeartbeatEvery);
+  EXPECT_GT(shell.timer, shell.clock().Now()) << "it would fire again and again at once";
+}
+
 TEST(ClientCoreRestore, OfAJobThatIsLostAgainWhileItIsRebuiltBeginsAnew) {
   CoreShell shell(BatchOf(4), Options());
   ReadSome(shell);
@@ -255,6 +263,25 @@ TEST(ClientCoreRestore, OfAJobThatIsLostAgainWhileItIsRebuiltBeginsAnew) {
 }
 
 // ---- parts
+
+TEST(ClientCoreRestore, OfAJobThatIsNotLostButAnotherStartsIsGivenUpAndThatIsRead) {
+  CoreShell shell(BatchOf(4), Options());
+  shell.Join({WorkerAt(1)});
+  shell.Do(msg::Failed{Status(Code::kNotFound, "no such job")});
+  shell.Do(msg::Registered{"id"});
+  msg::Joined other = shell.Welcome();
+  other.job = JobId{8};
+  shell.Do(other);
+  ASSERT_EQ(shell.restores.size(), 1u);
+  EXPECT_TRUE(shell.restores[0].rebuild);
+  shell.Do(event::RestoreRefused{Status(Code::kExists, "it is being read")});
+  EXPECT_TRUE(shell.failures.empty());
+  EXPECT_FALSE(shell.core().rebuilding());
+  EXPECT_EQ(shell.beats.back().job, JobId{8});
+  shell.Grant({GrantOf(0)});
+  shell.Block(shell.OpenOf(0).stream, 0, 4);
+  EXPECT_EQ(shell.NextRows(), 4u);
+}
 
 TEST(PartAsks, AreAnsweredWhenTheLoopHasComeToTheStep) {
   CoreShell shell(BatchOf(4), Options());

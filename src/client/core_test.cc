@@ -48,6 +48,23 @@ TEST(ClientCore, BeatsAtOnceWithNewsAndEachSecondWithout) {
   EXPECT_EQ(shell.beats.size(), 3u);
 }
 
+TEST(ClientCore, ABeatSaysWhichListOfWorkersItKnows) {
+  CoreShell shell(BatchOf(2));
+  shell.adjust_join = [](msg::Joined& joined) { joined.workers_version = 5; };
+  shell.Join({WorkerAt(1)});
+  EXPECT_EQ(shell.beats.back().workers_version, 5u);
+  msg::BeatReply reply = shell.Reply({});
+  reply.workers_version = 6;
+  shell.Do(reply);
+  shell.Pass(kHeartbeatEvery);
+  EXPECT_EQ(shell.beats.back().workers_version, 6u);
+  msg::BeatReply unchanged = shell.Reply({});
+  unchanged.workers.clear();
+  shell.Do(unchanged);
+  shell.Pass(kHeartbeatEvery);
+  EXPECT_EQ(shell.beats.back().workers_version, 6u);
+}
+
 TEST(ClientCore, OneBeatIsOutAtATimeAndALostOneIsSaidAgain) {
   CoreShell shell(BatchOf(2));
   shell.Join({WorkerAt(1)});

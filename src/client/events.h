@@ -46,6 +46,7 @@ struct LaneSays {
 struct BlockArrived {  // checked against the spec
   LaneStream stream{};
   ShelfBlock block;
+  uint64_t on_wire = 0;  // bytes that it took on a socket
 };
 struct Freed {
   Handle handle{};

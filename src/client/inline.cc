@@ -1,24 +1,24 @@
 // A plan read in this process: the engine's lanes one after another through the same shelf and batcher as a service's, so the same batches.
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/constants.h"
 #include "client/batcher.h"
 #include "client/inline_ring.h"
+#include "client/inline_runs.h"
 #include "client/parts.h"
 #include "client/read_options.h"
 #include "client/shelf.h"
 #include "engine/pipeline.h"
 #include "penstock/client.h"
 #include "plan/position.h"
+#include "plan/state_check.h"
 
 namespace penstock {
 namespace {
@@ -37,7 +37,7 @@ class InlineReader final : public Reader, private InlineLanes {
         batcher_(layout()),
         shelf_(Clock::System()),
         places_(options_.places != 0 ? options_.places : std::max(options_.consumers, 1u)),
-        next_lane_(FirstLane()) {
+        runs_(layout(), options_.index.value_or(0), options_.consumers, *this, shelf_) {
     if (options_.job_name.empty()) options_.job_name = "inline";
     shelf_.Configure(layout(), epoch_);
     shelf_.SetLease({Duration::max()});
@@ -70,10 +70,8 @@ class InlineReader final : public Reader, private InlineLanes {
   Result<bool> StartEpoch(std::optional<Epoch> later) override {
     const Epoch next = std::max(later.value_or(Epoch{}), Epoch{Raw(epoch_) + 1});
     if (options_.epochs != 0 && Raw(next) >= options_.epochs) return false;
-    runs_.clear();
     epoch_ = next;
-    next_lane_ = FirstLane();
-    pieces_.clear();
+    runs_.Begin(next);
     shelf_.BeginEpoch(next);
     if (strict()) StartRing({.epoch = next});
     Tidy();
@@ -91,7 +89,7 @@ class InlineReader final : public Reader, private InlineLanes {
       if (options.scope == StateOptions::Scope::kJob) state.kind = Position::Kind::kPosition;
       return ToJson(state);
     }
-    state.base = base_;
+    state.base = runs_.done();
     if (options_.consumers <= 1 && options.scope == StateOptions::Scope::kJob) {
       state.kind = Position::Kind::kPosition;
       state.delivered = std::exchange(state.base, {});
@@ -113,13 +111,12 @@ class InlineReader final : public Reader, private InlineLanes {
       state.delivered.LeaveBehind(state.epoch);
     }
     state.delivered.Settle(layout().lanes);
-    base_ = std::move(state.delivered);
+    const Epoch done = state.delivered.epochs_done;
+    runs_.SetDone(std::move(state.delivered));
     // A position at an epoch's end is that end, not the next one's start.
-    epoch_ = std::min(std::max(state.epoch, Epoch{Raw(base_.epochs_done) - std::min(1u, Raw(base_.epochs_done))}), base_.epochs_done);
+    epoch_ = std::min(std::max(state.epoch, Epoch{Raw(done) - std::min(1u, Raw(done))}), done);
     generation_ = Generation{Raw(state.generation) + 1};
-    runs_.clear();
-    pieces_.clear();
-    next_lane_ = FirstLane();
+    runs_.Begin(epoch_);
     shelf_.Restart(layout(), epoch_, generation_);
     Tidy();
     return {};
@@ -138,14 +135,14 @@ class InlineReader final : public Reader, private InlineLanes {
     stats.dropped_rows = totals.dropped_rows;
     stats.waited = totals.waited;
     stats.bytes = bytes_;
-    stats.lanes_done = lanes_done_;
+    stats.lanes_done = runs_.lanes_done();
     stats.bytes_held = heap_.bytes_out();
     return stats;
   }
 
   void Close() override {
     shelf_.Close();
-    runs_.clear();
+    runs_.Close();
     ring_.reset();
     Tidy();
     blocks_.clear();
@@ -183,13 +180,6 @@ class InlineReader final : public Reader, private InlineLanes {
 
   bool strict() const { return options_.mode == Mode::kStrict; }
 
-  RingShape Shape() const {
-    return {.lanes = layout().lanes,
-            .group_rows = std::max<uint64_t>(layout().group_rows(), 1),
-            .mix = layout().batch == 0 ? 1 : std::max(layout().mix, 1u),
-            .places = places_};
-  }
-
   RingPart Part() const {
     const uint32_t consumers = std::max(options_.consumers, 1u);
     const Even even = options_.even != Even::kAuto ? options_.even : consumers > 1 ? Even::kDrop : Even::kUneven;
@@ -198,27 +188,12 @@ class InlineReader final : public Reader, private InlineLanes {
 
   void StartRing(const RingPosition& start) {
     InlineLanes& lanes = *this;
-    ring_.emplace(Shape(), Part(), start, lanes, shelf_);
-  }
-
-  // One that is asked for has to be the state's; else the state's goes on.
-  Status CheckRingFits(const Position& state) const {
-    if (state.batch != layout().batch) {
-      return Status(Code::kMismatch, "the state is of batches of " + std::to_string(state.batch) + " rows, and here they have " +
-                                         std::to_string(layout().batch) + ": in strict the batch size stays; in shared it may change");
-    }
-    if (options_.places != 0 && state.places != options_.places) {
-      return Status(Code::kMismatch, "the state is of a ring of " + std::to_string(state.places) + " places, and here it has " +
-                                         std::to_string(options_.places) + ": leave places out, or give the same");
-    }
-    RingShape shape = Shape();
-    shape.places = state.places;
-    return CheckRing(*state.ring, shape);
+    ring_.emplace(RingShapeOf(layout(), places_), Part(), start, lanes, shelf_);
   }
 
   Status RestoreRing(const Position& state, const std::string& text) {
     const RingPosition start = *state.ring;
-    places_ = state.places;
+    if (state.places != 0) places_ = state.places;
     const bool over = options_.epochs != 0 && Raw(start.epoch) >= options_.epochs;  // nothing is left to read: the last epoch, ended
     const bool ended = over || state.epoch < start.epoch;
     epoch_ = over ? Epoch{options_.epochs - 1} : Epoch{Raw(start.epoch) - (ended ? 1 : 0)};
@@ -237,6 +212,12 @@ class InlineReader final : public Reader, private InlineLanes {
     return pipeline_->OpenLane(request);
   }
 
+  Result<std::unique_ptr<LaneRun>> OpenRows(LaneId lane, Cursor from, Seq to) override {
+    LaneRequest request = RequestFor({epoch_, ReplicaId{}, lane}, from);
+    request.to = to;
+    return pipeline_->OpenLane(request);
+  }
+
   Result<ShelfBlock> Keep(Produced produced) override {
     PENSTOCK_ASSIGN(const BlockView view, CheckBlock(layout().row_spec, produced.extent.bytes()));
     ShelfBlock block{Handle{++last_handle_}, produced.info, {}};
@@ -250,92 +231,6 @@ class InlineReader final : public Reader, private InlineLanes {
 
   void Drop(Handle handle) override { blocks_.erase(handle); }
 
-  Status CheckFits(const Position& state) const {
-    const auto other = [](const char* what, const std::string& has, const std::string& here) {
-      return Status(Code::kMismatch,
-                    std::string("the state is of another ") + what + " (" + has + ", here " + here + "); restore it where it was saved");
-    };
-    if (state.rows != facts_.rows) return other("dataset", state.rows, facts_.rows);
-    if (state.manifest != manifest_hash_)
-      return other("manifest: its input files were others, or counted rows were cut for another batch size", state.manifest, manifest_hash_);
-    if (state.seed != facts_.seed) return other("seed", std::to_string(state.seed), std::to_string(facts_.seed));
-    if (state.mode != options_.mode) return other("mode", std::string(Name(state.mode)), std::string(Name(options_.mode)));
-    if (strict()) return CheckRingFits(state);
-    const bool mine = state.consumers == options_.consumers && state.index == options_.index.value_or(0);
-    if (state.kind == Position::Kind::kPart && !mine) {
-      return Status(Code::kMismatch, "this is the part of consumer " + std::to_string(state.index) + " of " + std::to_string(state.consumers) +
-                                         "; without a service only that one can restore it");
-    }
-    return {};
-  }
-
-  struct Run {
-    GrantName name;
-    std::unique_ptr<LaneRun> run;
-    uint64_t rows = 0;
-  };
-
-  // Ranks without a service divide the lanes among themselves.
-  uint64_t FirstLane() const { return options_.consumers > 1 ? options_.index.value_or(0) : 0; }
-  uint64_t LaneStep() const { return std::max(options_.consumers, 1u); }
-  size_t OpenTarget() const { return layout().batch == 0 ? 1 : std::max(layout().mix, 1u); }
-
-  // One step of the lane that has given least; at the end of all lanes, END.
-  void Work() {
-    if (strict()) {
-      if (Status worked = ring_->Work(); !worked.ok()) shelf_.Fail(std::move(worked));
-      return;
-    }
-    while (runs_.size() < OpenTarget()) {
-      if (pieces_.empty() && !NextLane()) break;
-      if (Status opened = OpenPiece(); !opened.ok()) return shelf_.Fail(std::move(opened));
-    }
-    if (runs_.empty()) return shelf_.EndEpoch(epoch_);
-    const auto least = std::min_element(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.rows < b.rows; });
-    StepResult result = least->run->Step();
-    if (auto* produced = std::get_if<Produced>(&result)) return Put(*least, std::move(*produced));
-    if (auto* blocked = std::get_if<Blocked>(&result)) {
-      if (blocked->on == Waits::kInput) return std::this_thread::yield();
-      return shelf_.Fail(Status(Code::kBusy, "no memory for a block of " + std::to_string(blocked->bytes) + " bytes; at " + least->run->where()));
-    }
-    if (auto* failed = std::get_if<Status>(&result)) return shelf_.Fail(std::move(*failed));
-    const auto& over = std::get<LaneOver>(result);
-    shelf_.End(least->name, over.end, over.lane_ended);
-    runs_.erase(least);
-    ++lanes_done_;
-  }
-
-  // Takes the pieces of the next lane that has rows left; false: there is none.
-  bool NextLane() {
-    const auto done = base_.epochs.find(epoch_);
-    for (; pieces_.empty() && next_lane_ < layout().lanes && epoch_ >= base_.epochs_done; next_lane_ += LaneStep()) {
-      const LaneId lane{static_cast<uint32_t>(next_lane_)};
-      const auto rows = done == base_.epochs.end() ? std::vector<Interval>{Interval{}} : done->second.Missing(lane);
-      for (const Interval& piece : rows) pieces_.push_back({lane, piece});
-    }
-    return !pieces_.empty();
-  }
-
-  Status OpenPiece() {
-    const Delivered::Piece piece = pieces_.front();
-    pieces_.pop_front();
-    if (piece.rows.to.child != 0) {
-      return Status(Code::kInvalid, "the state says that row " + CursorText(piece.rows.to) + " of lane " + std::to_string(Raw(piece.lane)) +
-                                        " was delivered and those before it not; restore it with a service");
-    }
-    Run run;
-    run.name = {{epoch_, ReplicaId{}, piece.lane}, piece.rows.from.seq, Fence{1}};
-    LaneRequest request = RequestFor(run.name.lane, piece.rows.from);
-    request.to = piece.rows.to.seq;
-    PENSTOCK_ASSIGN(run.run, pipeline_->OpenLane(request));
-    shelf_.Add(run.name, piece.rows.from, epoch_);
-    shelf_.SetOpen(run.name, true);
-    // Lanes opened later go on from where the others are, so that each gives its share of a mixed batch.
-    if (!runs_.empty()) run.rows = std::min_element(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.rows < b.rows; })->rows;
-    runs_.push_back(std::move(run));
-    return {};
-  }
-
   LaneRequest RequestFor(const LaneKey& lane, Cursor from) {
     LaneRequest request;
     request.key = lane;
@@ -347,11 +242,24 @@ class InlineReader final : public Reader, private InlineLanes {
     return request;
   }
 
-  void Put(Run& run, Produced produced) {
-    Result<ShelfBlock> block = Keep(std::move(produced));
-    if (!block.ok()) return shelf_.Fail(block.status());
-    run.rows += block->info.rows;
-    shelf_.Put(run.name, std::move(*block));
+  Status CheckFits(const Position& state) const {
+    const StateTerms terms{.name = "reader '" + options_.job_name + "'",
+                           .rows = facts_.rows,
+                           .manifest = manifest_hash_,
+                           .mode = options_.mode,
+                           .seed = facts_.seed,
+                           .layout = layout(),
+                           .places = places_,
+                           .asked = {{options_.places, ""}}};
+    PENSTOCK_TRY(CheckState(terms, state));
+    const bool mine = state.consumers == options_.consumers && state.index == options_.index.value_or(0);
+    if (strict() || state.kind != Position::Kind::kPart || mine) return {};
+    return Status(Code::kMismatch, "this is the part of consumer " + std::to_string(state.index) + " of " + std::to_string(state.consumers) +
+                                       "; without a service only that one can restore it");
+  }
+
+  void Work() {
+    if (Status worked = ring_ ? ring_->Work() : runs_.Work(); !worked.ok()) shelf_.Fail(std::move(worked));
   }
 
   Result<std::optional<Batch>> MakeBatch(const std::vector<Slice>& slices) {
@@ -376,7 +284,7 @@ class InlineReader final : public Reader, private InlineLanes {
 
   std::string Where() const {
     if (ring_) return ring_->where();
-    return runs_.empty() ? "the next lane" : ToString(runs_.front().name.lane) + ", " + runs_.front().run->where();
+    return runs_.where();
   }
 
   const std::shared_ptr<const Pipeline> pipeline_;
@@ -388,20 +296,16 @@ class InlineReader final : public Reader, private InlineLanes {
   Shelf shelf_;
   HotExtents heap_;
   std::map<Handle, BlockPtr> blocks_;
-  std::vector<Run> runs_;
   std::optional<InlineRing> ring_;  // strict
   std::string restored_;            // strict: the state that it goes on from
   Epoch epoch_{};
   Generation generation_{};
-  History base_;  // what was delivered before the last restore
-  std::deque<Delivered::Piece> pieces_;
   uint32_t places_;  // strict: of the ring
-  uint64_t next_lane_;
+  InlineRuns runs_;  // shared
   uint64_t last_handle_ = 0;
   std::optional<std::chrono::steady_clock::time_point> waits_since_;  // for a batch
   Status broken_;                                                     // a batch was taken and could not be made: going on would skip it
   std::atomic<uint64_t> bytes_{0};
-  std::atomic<uint64_t> lanes_done_{0};
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace penstock {
 class InlineLanes {
  public:
   virtual Result<std::unique_ptr<LaneRun>> OpenGroups(LaneId lane, Cursor from) = 0;
+  virtual Result<std::unique_ptr<LaneRun>> OpenRows(LaneId lane, Cursor from, Seq to) = 0;
   virtual Result<ShelfBlock> Keep(Produced produced) = 0;  // until the shelf has passed it, or…
   virtual void Drop(Handle handle) = 0;                    // …nobody will ever want it
 

@@ -78,5 +78,25 @@ TEST(InlineReader, WhatStrictDroppedAtTheEndDoesNotComeAfterIt) {
   EXPECT_EQ(ReadBatches(*resumed, 100), 11u);
 }
 
+// 21 rows are 11 batches: the last step has one for the first rank alone.
+TEST(InlineReader, TheStateOfAStrictRankAtItsEndIsTheEpochsEndAlsoWhereTheOthersHaveABatchMore) {
+  const Plan plan = Dataset::Range(0, 21).Batch(2).plan();
+  const auto read = [&](uint32_t index) {
+    return ReadInline(plan, {.mode = Mode::kStrict, .epochs = 3, .even = Even::kUneven, .index = index, .consumers = 2}).value();
+  };
+  for (const uint32_t saver : {0, 1}) {
+    const std::shared_ptr<Reader> reader = read(saver);
+    EXPECT_EQ(ReadBatches(*reader, 100), 6u - saver);
+    for (const uint32_t rank : {0, 1}) {
+      const std::shared_ptr<Reader> resumed = read(rank);
+      ASSERT_TRUE(resumed->Restore(reader->State({}).value()).ok());
+      EXPECT_EQ(resumed->epoch(), Epoch{0});
+      EXPECT_EQ(ReadBatches(*resumed, 100), 0u) << "saved by rank " << saver << ", gone on from by rank " << rank;
+      ASSERT_TRUE(resumed->StartEpoch(std::nullopt).value());
+      EXPECT_EQ(ReadBatches(*resumed, 100), 6u - rank);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace penstock

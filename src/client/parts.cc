@@ -7,10 +7,10 @@ namespace penstock {
 
 namespace {
 
-// Where a strict job stands: after the last batch, or at the start of the epoch or the generation that has none yet. Where all end at one step
-// what is left then is dropped, and done.
+// Where a strict job stands: after the last batch, or at the start of the epoch or the generation that has none yet. After END it is at the
+// epoch's end, as on every other rank: what is left is dropped, or is of the last step, in which this one has no batch (uneven).
 RingPosition RingAt(const msg::Joined& joined, const DeliveryLog::Point& point) {
-  if (point.ended && (joined.even != Even::kUneven || joined.consumers <= 1)) return RingPosition{.epoch = Epoch{Raw(point.epoch) + 1}};
+  if (point.ended) return RingPosition{.epoch = Epoch{Raw(point.epoch) + 1}};
   if (point.ring != nullptr && point.ring->epoch >= point.epoch) return *point.ring;
   for (const std::string* state : {&joined.position, &joined.base}) {
     const auto began = state->empty() ? Result<Position>(Position{}) : ParsePosition(*state);

@@ -10,6 +10,7 @@
 #include "client/parts.h"
 #include "client/read_options.h"
 #include "client/reader_io.h"
+#include "client/stopped.h"
 #include "plan/position.h"
 
 namespace penstock {
@@ -39,6 +40,7 @@ class RemoteReader final : public Reader {
       if (auto* status = std::get_if<Status>(&taken)) return *status;
       if (std::holds_alternative<Shelf::Again>(taken)) return LastAgain();
       if (std::holds_alternative<Shelf::EpochEnd>(taken)) return std::optional<Batch>();
+      if (StoppedSince(io_->params().address, made_)) return ServiceStopped(io_->params().address);
       const TimePoint now = Clock::System().Now();
       if (now >= stalled) return Stalled();
       if (now >= give_up) return Deadline(wait);
@@ -106,7 +108,8 @@ class RemoteReader final : public Reader {
     std::future<void> done = left.get_future();
     io_->Leave(std::move(left));
     // The dispatcher's word is worth a moment, so that others get the lanes at once; without it they get them when the lease is over.
-    done.wait_for(std::chrono::milliseconds(1500));
+    const bool stopped = StoppedSince(io_->params().address, made_);
+    done.wait_for(milliseconds(stopped ? 0 : 1500));
   }
 
  private:
@@ -176,6 +179,7 @@ class RemoteReader final : public Reader {
   }
 
   const ForkStamp stamp_;
+  const TimePoint made_ = Clock::System().Now();
   std::shared_ptr<ReaderIo> io_;
   msg::Joined joined_;
   Epoch epoch_;

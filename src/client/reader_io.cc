@@ -62,7 +62,7 @@ ReaderIo::ReaderIo(Hub& hub, ReaderParams params)
       facts_{params_.join.dataset, params_.rows, params_.join.seed},
       shelf_(Clock::System(), [this] { Post(&ReaderIo::TakeProgress); }),
       lent_(std::make_shared<LentBlocks>(params_.read.memory)),
-      core_({params_.join, params_.read.memory, hub.streams(), params_.plan}),
+      core_({params_.join, params_.read.memory, hub.streams(), params_.plan, params_.read.compression}),
       join_promise_(std::in_place) {
   joined_ = join_promise_->get_future().share();
 }
@@ -153,7 +153,7 @@ void ReaderIo::OnLaneMessage(WorkerId /*worker*/, StreamId stream, Message messa
   if (auto* refused = std::get_if<msg::Refused>(&message)) return On(event::LaneSays{stream, std::move(*refused)});
 }
 
-void ReaderIo::OnLaneBlock(WorkerId worker, StreamId stream, Extent extent) {
+void ReaderIo::OnLaneBlock(WorkerId worker, StreamId stream, Extent extent, uint64_t on_wire) {
   Result<BlockView> view =
       row_spec_ == nullptr ? Status(Code::kInternal, "a block came before the job's spec") : CheckBlock(*row_spec_, extent.bytes());
   if (!view.ok()) {
@@ -164,7 +164,7 @@ void ReaderIo::OnLaneBlock(WorkerId worker, StreamId stream, Extent extent) {
   bytes_ += extent.size();
   ShelfBlock block{handle, view->info(), CursorsOf(*view)};
   blocks_.Put(handle, Hold(handle, std::move(extent), *view));
-  On(event::BlockArrived{stream, std::move(block)});
+  On(event::BlockArrived{stream, std::move(block), on_wire});
 }
 
 // In a forked child nothing goes home: the memory is the parent's.
@@ -318,6 +318,7 @@ ReaderStats ReaderIo::Stats() {
     stats.dropped_rows = totals.dropped_rows;
     stats.waited = totals.waited;
     stats.bytes = bytes_;
+    stats.wire_bytes = counts.wire_bytes;
     stats.lanes_done = counts.lanes_done;
     stats.reopened = counts.reopened;
     stats.hedged = counts.hedged;

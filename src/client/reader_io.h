@@ -80,7 +80,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   void OnWorkerDown(WorkerId worker, const Status& why) override;
   void OnWorkerDraining(WorkerId worker) override;
   void OnLaneMessage(WorkerId worker, StreamId stream, Message message) override;
-  void OnLaneBlock(WorkerId worker, StreamId stream, Extent block) override;
+  void OnLaneBlock(WorkerId worker, StreamId stream, Extent block, uint64_t on_wire) override;
   bool ExpectsBlock(StreamId stream, uint64_t bytes) const override;
 
  private:

@@ -166,7 +166,7 @@ std::optional<ShelfBatch> RingReader::Pop() {
   out.after = batch.after;
   for (const RingPiece& piece : batch.pieces) {
     const ShelfBlock& block = *groups_.at({piece.lane, piece.group}).block;
-    const GrantName name{{epoch_, ReplicaId{}, piece.lane}, 0, Fence{}};
+    const GrantName name{{epoch_, ReplicaId{}, piece.lane}, {}, Fence{}};
     out.slices.push_back({name, block.handle, piece.skip, piece.rows, block.cursor(piece.skip), block.cursor(piece.skip + piece.rows)});
     if (const auto done = Use(piece)) out.passed.push_back(done->handle);
   }

@@ -59,12 +59,12 @@ TEST_F(ShelfTest, RangesOfASerialLaneAreTakenOneAfterTheOther) {
     serial.serial = true;
     Start(serial);
     GrantName later = Grant(0);
-    later.from = 8;
+    later.from = {8, 0};
     for (const GrantName& grant : {later, Grant(0)}) {
-      shelf_.Add(grant, {grant.from, 0}, Epoch{0});
+      shelf_.Add(grant, grant.from, Epoch{0});
       shelf_.SetOpen(grant, true);
-      for (const uint64_t from : {grant.from, grant.from + 4}) shelf_.Put(grant, Rows(from + 1, from, from + 4));
-      shelf_.End(grant, {grant.from + 8, 0}, false);
+      for (const uint64_t from : {grant.from.seq, grant.from.seq + 4}) shelf_.Put(grant, Rows(from + 1, from, from + 4));
+      shelf_.End(grant, {grant.from.seq + 8, 0}, false);
     }
     for (const Seq first : {0, 4, 8, 12}) EXPECT_EQ(Batch().front().first, (Cursor{first, 0}));
     shelf_.Remove(later);

@@ -48,13 +48,14 @@ uint64_t Shelf::ReadyBatches() const {
   if (batch_ == 0) return 0;
   uint64_t groups = 0;
   uint64_t loose = 0;
+  const bool all_ended = AllEnded();
   for (const GrantName& grant : tails_) loose += lanes_.find(grant)->second.left;
   for (const GrantName& grant : rotation_) {
     const uint64_t left = lanes_.find(grant)->second.left;
     groups += left / group_;
-    if (AllEnded()) loose += left % group_;
+    if (all_ended) loose += left % group_;
   }
-  if (AllEnded()) loose += groups % mix_ * group_;
+  if (all_ended) loose += groups % mix_ * group_;
   return groups / mix_ + loose / batch_;
 }
 

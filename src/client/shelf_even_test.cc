@@ -16,7 +16,7 @@ class ShelfEvenTest : public ::testing::Test {
     layout.drop_remainder = drop_remainder;
     shelf_.Configure(layout, Epoch{0});
     for (uint32_t i = 0; i < lanes.size(); ++i) {
-      const GrantName grant{{Epoch{0}, ReplicaId{}, LaneId{i}}, 0, Fence{1}};
+      const GrantName grant{{Epoch{0}, ReplicaId{}, LaneId{i}}, {}, Fence{1}};
       shelf_.Add(grant, {}, Epoch{0});
       shelf_.Put(grant, {Handle{i + 1}, {lanes[i], {0, 0}, {lanes[i], 0}, 8 * lanes[i], 0}, {}});
       shelf_.End(grant, {lanes[i], 0});
@@ -138,7 +138,7 @@ TEST_F(ShelfEvenTest, ALaneThatIsCalledBackIsGivenBackBehindTheLastBatch) {
   Start({8});
   shelf_.SetSteps(Epoch{0}, 1, kNoLimit);
   EXPECT_EQ(Drain(), "4 waits");
-  shelf_.Remove(GrantName{{Epoch{0}, ReplicaId{}, LaneId{0}}, 0, Fence{1}});
+  shelf_.Remove(GrantName{{Epoch{0}, ReplicaId{}, LaneId{0}}, {}, Fence{1}});
   const Mark mark = Moved();
   EXPECT_EQ(mark.asked, mark.received);
   EXPECT_EQ(tag_, 1u);

@@ -19,7 +19,7 @@ inline Layout Cut(uint64_t batch, uint32_t mix = 1, bool drop = false) {
   return layout;
 }
 
-inline GrantName Grant(uint32_t lane, uint32_t epoch = 0) { return {{Epoch{epoch}, ReplicaId{}, LaneId{lane}}, 0, Fence{1}}; }
+inline GrantName Grant(uint32_t lane, uint32_t epoch = 0) { return {{Epoch{epoch}, ReplicaId{}, LaneId{lane}}, {}, Fence{1}}; }
 
 inline ShelfBlock Rows(uint64_t handle, uint64_t from, uint64_t to) {
   return {Handle{handle}, {to - from, {from, 0}, {to, 0}, 8 * (to - from), 0}, {}};

@@ -72,8 +72,8 @@ class WorkerLinks::Link final : public SessionHandler, public std::enable_shared
     return links_.heap_.Allocate(bytes);
   }
 
-  void OnBlock(Session& /*session*/, StreamId stream, Extent block) override {
-    if (const auto user = UserOf(stream)) user->OnLaneBlock(worker(), stream, std::move(block));
+  void OnBlock(Session& /*session*/, StreamId stream, Extent block, uint64_t on_wire) override {
+    if (const auto user = UserOf(stream)) user->OnLaneBlock(worker(), stream, std::move(block), on_wire);
   }
 
   void OnClosed(Session& /*session*/, const Status& why) override { Down(why); }

@@ -23,7 +23,7 @@ class LinkUser {
   virtual void OnWorkerDown(WorkerId worker, const Status& why) = 0;  // detached with it
   virtual void OnWorkerDraining(WorkerId worker) = 0;
   virtual void OnLaneMessage(WorkerId worker, StreamId stream, Message message) = 0;
-  virtual void OnLaneBlock(WorkerId worker, StreamId stream, Extent block) = 0;
+  virtual void OnLaneBlock(WorkerId worker, StreamId stream, Extent block, uint64_t on_wire) = 0;
   // Whether the worker has credit for so many bytes.
   virtual bool ExpectsBlock(StreamId stream, uint64_t bytes) const = 0;
 };

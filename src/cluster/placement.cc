@@ -19,6 +19,7 @@ using Found = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 Found Resolve(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_PASSIVE;  // as who listens there asks: "*" is every address then, and loopback else
   addrinfo* found = nullptr;
   if (host.empty() || getaddrinfo(host.c_str(), "0", &hints, &found) != 0) found = nullptr;
   return {found, freeaddrinfo};
@@ -64,8 +65,7 @@ bool IsElsewhere(const Answer<Service>& service, const IsLocal& is_local) {
 }  // namespace
 
 bool IsLoopback(const std::string& host) {
-  if (host == "localhost" || host == "::1" || host.starts_with("127.")) return true;
-  const auto found = Resolve(host);
+  const auto found = Resolve(host);  // also of a name like 127.example.com, which may be any machine's
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     if (!LeadsBack(*at)) return false;
   }

@@ -72,5 +72,14 @@ TEST(Placement, ThisMachineKnowsItsOwnAddresses) {
   EXPECT_FALSE(IsLocalHost("192.0.2.1"));
 }
 
+TEST(Placement, LoopbackIsAnAddressAndNoNameThatLooksLikeOne) {
+  EXPECT_TRUE(IsLoopback("localhost"));
+  EXPECT_TRUE(IsLoopback("127.3.4.5"));
+  EXPECT_TRUE(IsLoopback("::1"));
+  EXPECT_FALSE(IsLoopback("127.0.0.1.invalid"));
+  EXPECT_FALSE(IsLoopback(""));
+  EXPECT_FALSE(IsLoopback("*"));
+}
+
 }  // namespace
 }  // namespace penstock::cluster

@@ -12,7 +12,6 @@
 namespace penstock::dispatcher {
 namespace {
 
-constexpr uint64_t kTellWorkersEvery = 16;  // beats
 constexpr Duration kPauseOfAnEntry = std::chrono::microseconds(1);
 constexpr Duration kShortestPause = std::chrono::milliseconds(10);
 
@@ -21,8 +20,8 @@ uint64_t StepsOf(const Consumer& consumer, uint64_t steps) {
   return steps == msg::kNoLimit ? steps : steps - std::min(steps, consumer.before.batches);
 }
 
-Status PutAway(const Tombstone& job) {
-  if (job.outcome == kOutcomeFinished) return Status(Code::kFinished, "the job has finished, all its epochs being delivered, and was put away");
+Status PutAway(std::string_view outcome) {
+  if (outcome == kOutcomeFinished) return Status(Code::kFinished, "the job has finished, all its epochs being delivered, and was put away");
   return Status(Code::kStale,
                 "the job was put away: all its consumers had left it, or were not heard of for long; open a new reader, and load the state that "
                 "was saved last to go on from there");
@@ -34,8 +33,13 @@ Job* DispatcherCore::Impl::FindReading(JobId id, ConsumerId consumer, SessionId 
   auto job = jobs_.find(id);
   if (job == jobs_.end()) {
     const auto buried = std::find_if(tombstones_.begin(), tombstones_.end(), [&](const Tombstone& t) { return t.job == id; });
-    Fail(session, request,
-         buried != tombstones_.end() ? PutAway(*buried) : Status(Code::kNotFound, "this dispatcher does not know the job: join again"));
+    if (buried != tombstones_.end()) {
+      Fail(session, request, PutAway(buried->outcome));
+    } else if (MadeByThisStart(id)) {
+      Fail(session, request, PutAway(kOutcomeLeft));  // not lost: nobody is to begin it again from what it knows
+    } else {
+      Fail(session, request, Status(Code::kNotFound, "this dispatcher does not know the job: join again"));
+    }
     return nullptr;
   }
   if (job->second.members.contains(consumer)) return &job->second;
@@ -57,6 +61,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   if (std::exchange(consumer.expired, false)) changes.members.insert(consumer.id);
   if (consumer.undecided && beat.begun) {
     if (Status status = Begin(*job, consumer, changes); !status.ok()) {
+      Log("consumer.refused", {{"job", job->name}, {"consumer", consumer.name}, {"index", consumer.index}, {"why", status.message()}});
       Fail(session, request, std::move(status));
       RemoveMember(*job, consumer.id, false, changes);
       return Record(*job, changes);
@@ -64,6 +69,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   }
   if (beat.serial > consumer.serial || Planted(Bug::kMarkLowered)) {
     consumer.serial = beat.serial;
+    consumer.knows_workers = beat.workers_version;
     if (!consumer.undecided) ApplyBeat(*job, consumer, beat, changes);
   }
   dispatcher::Settle(*job, now_, changes);
@@ -84,9 +90,7 @@ void DispatcherCore::Impl::ApplyBeat(Job& job, Consumer& consumer, const msg::Be
   consumer.want = beat.want;
   consumer.idle = beat.idle;
   consumer.tail_rows = beat.tail_rows;
-  consumer.rows = beat.rows;
-  consumer.bytes = beat.bytes;
-  consumer.wait_ns = beat.wait_ns;
+  NoteFigures(job, consumer, {beat.rows, beat.bytes, beat.wire_bytes, beat.wait_ns});
   consumer.came.batches = consumer.before.batches + beat.batches;
   consumer.came.tag = std::max(consumer.came.tag, beat.tag);
   consumer.ready_batches = beat.ready_batches;
@@ -99,12 +103,20 @@ void DispatcherCore::Impl::ApplyBeat(Job& job, Consumer& consumer, const msg::Be
   changes.members.insert(consumer.id);
 }
 
+// A dispatcher that was started anew does not know when its loops had what they had before.
+void DispatcherCore::Impl::NoteFigures(Job& job, Consumer& consumer, const Figures& had) {
+  if (!consumer.had_before) consumer.had_before = had;
+  if (!job.watched_from) job.watched_from = now_;
+  job.watched_to = now_;
+  consumer.had = had;
+}
+
 // Who is started anew at an index that has delivered must say what becomes of that.
 void DispatcherCore::Impl::NoteDelivered(Job& job, const Consumer& consumer, const msg::Beat& beat, Changes& changes) {
   if (job.consumers == 0 || job.delivered.contains(consumer.index)) return;
   bool delivered = beat.batches > 0 || beat.epoch > consumer.epoch;
-  for (const msg::Hold& hold : beat.holds) delivered = delivered || hold.asked.seq > hold.grant_from;
-  for (const msg::Finish& finish : beat.finished) delivered = delivered || finish.upto.seq > finish.grant_from;
+  for (const msg::Hold& hold : beat.holds) delivered = delivered || hold.asked > hold.grant_from;
+  for (const msg::Finish& finish : beat.finished) delivered = delivered || finish.upto > finish.grant_from;
   if (!delivered) return;
   job.delivered.insert(consumer.index);
   changes.job = true;
@@ -131,7 +143,7 @@ void DispatcherCore::Impl::ApplyFinishes(Job& job, Consumer& consumer, const std
     if (state == job.open.end()) continue;
     const std::optional<uint64_t> repeated = state->second.Finish(consumer.id, finish);
     if (!repeated.has_value()) continue;
-    const bool unread = !finish.ended && finish.upto <= Cursor{finish.grant_from, 0};
+    const bool unread = !finish.ended && finish.upto <= finish.grant_from;
     if (unread && finish.lane.epoch == consumer.epoch && consumer.lanes_had > 0) --consumer.lanes_had;
     changes.epochs.insert(finish.lane.epoch);
     changes.members.insert(consumer.id);
@@ -184,17 +196,18 @@ Duration DispatcherCore::Impl::PauseOfWorkerLists() const {
   return pause < kShortestPause ? Duration{0} : std::min(pause, Duration(kHeartbeatEvery) / 2);
 }
 
-// A thousand workers in each of a thousand replies a second would be most of what a dispatcher does: they are told when they changed, on a new
-// session, and now and then, for a reply may be lost.
+// A thousand workers in each of a thousand replies, even now and then, would be most of what a dispatcher does: they are told to who does not know
+// them. A beat that does not may have crossed what told it; the next one after that says that it was lost.
 void DispatcherCore::Impl::TellWorkers(Consumer& consumer, msg::BeatReply& reply) {
+  if (consumer.knows_workers == workers_version_) return;
   const std::pair told{consumer.session, workers_version_};
-  const bool again = consumer.serial % kTellWorkersEvery == 0 && consumer.serial != consumer.told_serial;
-  if (consumer.told == told && !again) return;
+  if (consumer.told == told && consumer.serial <= consumer.told_serial + 1) return;
   if (consumer.told.first == consumer.session && now_ - consumer.told_at < PauseOfWorkerLists()) return;  // the answer to its next beat has it
   consumer.told = told;
   consumer.told_at = now_;
   consumer.told_serial = consumer.serial;
   reply.workers = WorkerList();
+  reply.workers_version = workers_version_;
 }
 
 msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, Consumer& consumer) {
@@ -218,7 +231,7 @@ msg::BeatReply DispatcherCore::Impl::MakeReply(const Job& job, Consumer& consume
   reply.epoch_done = consumer.epoch < job.first_open;
   reply.first_tag = consumer.before.tag;
   TellWorkers(consumer, reply);
-  reply.waiting_for = WaitsFor(job, consumer, KnownWorkers());
+  reply.waiting_for = WaitsFor(job, consumer);
   return reply;
 }
 
@@ -229,7 +242,7 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     Consumer& consumer = job->second.members.at(leave.consumer);
     ApplyFinishes(job->second, consumer, leave.finished, changes);
     ApplyHolds(job->second, consumer, leave.holds);
-    Log("consumer.leave", {{"job", job->second.name}, {"consumer", consumer.name}, {"index", consumer.index}, {"rows", consumer.rows}});
+    Log("consumer.leave", {{"job", job->second.name}, {"consumer", consumer.name}, {"index", consumer.index}, {"rows", consumer.had.rows}});
     if (job->second.consumers > 0 && !consumer.undecided) {
       job->second.vacated[consumer.index] = {consumer.name, consumer.epoch, consumer.ended, consumer.position, consumer.came, consumer.id};
       changes.job = true;
@@ -242,10 +255,18 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   Reply(session, request, msg::Done{});
 }
 
+void DispatcherCore::Impl::CountGone(Job& job, const Consumer& gone) {
+  job.gone.Add(gone.had);
+  job.gone_watched.Add(gone.watched());
+}
+
 void DispatcherCore::Impl::RemoveMember(Job& job, ConsumerId id, bool doubtful, Changes& changes) {
   GiveBackAll(job, id, doubtful, changes);
   changes.members.insert(id);
-  if (const auto gone = job.members.extract(id); !gone.empty()) FailGathersThatWait(job, gone.mapped());
+  const auto gone = job.members.extract(id);
+  if (gone.empty()) return;
+  CountGone(job, gone.mapped());
+  FailGathersThatWait(job, gone.mapped());
 }
 
 // END was told to the one who had the last rows: without them it is not at its end, and reads what is left if it comes back.
@@ -271,7 +292,7 @@ void DispatcherCore::Impl::ExpireMembers(Job& job) {
         {{"job", job.name},
          {"consumer", consumer.name},
          {"index", consumer.index},
-         {"rows", consumer.rows},
+         {"rows", consumer.had.rows},
          {"why", "it was silent for its lease"},
          {"then", job.holds() ? "its part of the job waits until it is started anew, or the job is restored"
                               : "its lanes go to others, from what it last said it had delivered"}},

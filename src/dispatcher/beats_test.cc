@@ -24,6 +24,13 @@ struct Pair {
   }
 };
 
+Layout OneSerialLane() {
+  Layout layout = LayoutOf(1, 100);
+  layout.serial = true;
+  layout.serial_range = 100;
+  return layout;
+}
+
 TEST(Beat, GrantsWhatIsWantedButNotMoreThanAShare) {
   Pair p(4);
   EXPECT_EQ(p.a.Hold(p.h, 6).grants.size(), 2u);
@@ -182,10 +189,7 @@ TEST(Epochs, WhatTheLastReaderLeavesByBreakIsDropped) {
 }
 
 TEST(Serial, RangesOfOneLaneGoToSeveralConsumers) {
-  Layout layout = LayoutOf(1);
-  layout.serial = true;
-  layout.serial_range = 100;
-  Pair p(layout, 1);
+  Pair p(OneSerialLane(), 1);
   p.a.Hold(p.h, 6);
   p.b.Hold(p.h, 6);
   ASSERT_EQ(p.a.reply.grants.size(), 1u);
@@ -195,12 +199,9 @@ TEST(Serial, RangesOfOneLaneGoToSeveralConsumers) {
 }
 
 TEST(Serial, WhoReadsAloneAndQuicklyGetsLongerRangesUntilSomebodyComes) {
-  Layout layout = LayoutOf(1);
-  layout.serial = true;
-  layout.serial_range = 100;
   CoreHarness h;
   h.AddWorker(1);
-  Scripted a(h.JoinOk(h.JoinOf(1), layout));
+  Scripted a(h.JoinOk(h.JoinOf(1), OneSerialLane()));
   const auto next_range = [&](Duration after) {
     h.Pass(after);
     if (!a.reply.grants.empty()) a.Finish(h, a.reply.grants[0], {a.reply.grants[0].range.to, 0}, false, 1, true);
@@ -212,7 +213,7 @@ TEST(Serial, WhoReadsAloneAndQuicklyGetsLongerRangesUntilSomebodyComes) {
   EXPECT_EQ(next_range(std::chrono::milliseconds(10)), 400u);
   EXPECT_EQ(next_range(std::chrono::milliseconds(200)), 400u);
   EXPECT_EQ(next_range(std::chrono::seconds(2)), 200u) << "a slow one keeps little from whoever comes";
-  Scripted b(h.JoinOk(h.JoinOf(2), layout));
+  Scripted b(h.JoinOk(h.JoinOf(2), OneSerialLane()));
   b.Hold(h, 1);
   EXPECT_EQ(next_range(std::chrono::milliseconds(10)), 100u);
 }
@@ -304,6 +305,15 @@ TEST(Status, ShowsJobsAndWorkers) {
   EXPECT_EQ(status.workers.size(), 1u);
 }
 
+TEST(Status, CountsALaneOnceHoweverManyRangesOfItAreHeld) {
+  Pair p(OneSerialLane(), 1);
+  p.a.Hold(p.h, 3);
+  p.b.Hold(p.h, 3);
+  ASSERT_GT(p.a.reply.grants.size() + p.b.reply.grants.size(), 1u);
+  const auto status = std::get<msg::StatusReply>(p.h.Say(SessionId{9}, msg::StatusAsk{}));
+  EXPECT_EQ(status.jobs[0].lanes_open, 1u);
+}
+
 TEST(Epochs, ALoopThatSkipsOneIsGrantedTheNext) {
   CoreHarness h;
   h.AddWorker(1);
@@ -375,25 +385,44 @@ TEST(Beat, TailsOfAnEarlierEpochWithOneThatHasGoneOnHoldNobodyUp) {
   EXPECT_TRUE(behind.reply.end) << "epoch 0's tail waits for epoch 2's end, and that for epoch 1's";
 }
 
-TEST(Beat, WorkersAreToldWhenTheyChangeOnANewSessionAndNowAndThen) {
+TEST(Beat, WorkersAreToldToWhoDoesNotKnowThemAndToNobodyElse) {
   CoreHarness h;
   h.AddWorker(1);
   Scripted consumer(h.JoinOk(h.JoinOf(1), LayoutOf(4)));
-  EXPECT_EQ(consumer.Say(h).workers.size(), 1u) << "the first of this session";
-  EXPECT_EQ(consumer.Say(h).workers.size(), 0u);
+  EXPECT_EQ(consumer.Say(h).workers.size(), 0u) << "it was told when it joined";
   h.AddWorker(2);
   EXPECT_EQ(std::get<msg::BeatReply>(h.pushed.back().message).workers.size(), 2u) << "at once, and unasked";
-  EXPECT_EQ(consumer.Say(h).workers.size(), 0u);
+  EXPECT_EQ(consumer.Say(h).workers.size(), 0u) << "this beat may have been sent before that came";
+  EXPECT_EQ(consumer.Say(h).workers.size(), 2u) << "this one was not: it was lost";
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(consumer.Say(h).workers.size(), 0u);
   h.Feed(SessionClosed{SessionId{1}});
   ++consumer.beat.serial;
-  const auto again = std::get<msg::BeatReply>(h.Say(SessionId{77}, consumer.beat));
-  EXPECT_EQ(again.workers.size(), 2u);
-  size_t told = 0;
-  for (int i = 0; i < 64; ++i) {
-    ++consumer.beat.serial;
-    told += std::get<msg::BeatReply>(h.Say(SessionId{77}, consumer.beat)).workers.empty() ? 0 : 1;
-  }
-  EXPECT_EQ(told, 4u) << "for a reply may have been lost";
+  EXPECT_EQ(std::get<msg::BeatReply>(h.Say(SessionId{77}, consumer.beat)).workers.size(), 0u) << "a new session does not make it forget them";
+  consumer.beat.workers_version = 0;
+  ++consumer.beat.serial;
+  EXPECT_EQ(std::get<msg::BeatReply>(h.Say(SessionId{77}, consumer.beat)).workers.size(), 2u);
+}
+
+TEST(Beat, WorkersOfOneTermAreNotTakenForThoseOfAnother) {
+  CoreHarness h;
+  h.AddWorker(1);
+  Scripted consumer(h.JoinOk(h.JoinOf(1), LayoutOf(4)));
+  h.Restart();
+  h.AddWorker(2);
+  EXPECT_EQ(consumer.Say(h).workers.at(0).worker, WorkerId{2}) << "as many changes, and others";
+}
+
+TEST(Beat, WhereListsOfWorkersToAllWouldTakeLongTheyComeWithAnswersAlone) {
+  CoreHarness h;
+  for (uint64_t i = 1; i <= 1000; ++i) h.AddWorker(i);
+  std::vector<Scripted> consumers;
+  for (uint64_t i = 1; i <= 120; ++i) consumers.emplace_back(h.JoinOk(h.JoinOf(i), LayoutOf(4)));
+  for (Scripted& consumer : consumers) consumer.Say(h);
+  h.Pass(std::chrono::seconds(1));
+  h.pushed.clear();
+  h.AddWorker(1001);
+  EXPECT_TRUE(h.pushed.empty()) << "others' beats would wait for a hundred thousand lines";
+  EXPECT_EQ(consumers[0].Say(h).workers.size(), 1001u);
 }
 
 TEST(Beat, WhereWorkersAndConsumersAreManyEachIsToldOfChangesAtAPaceAndByItsBeatAtTheLatest) {

@@ -220,7 +220,7 @@ Result<StoredMember> DecodeMember(std::string_view bytes) {
     const Cursor from{g.from_seq(), g.from_child()};
     const Cursor asked = std::max(from, Cursor{g.asked_seq(), g.asked_child()});
     member.grants.push_back({.epoch = epoch,
-                             .name = {{epoch, ReplicaId{g.replica()}, LaneId{g.lane()}}, from.seq, Fence{g.fence()}},
+                             .name = {{epoch, ReplicaId{g.replica()}, LaneId{g.lane()}}, from, Fence{g.fence()}},
                              .held = {.from = from,
                                       .to = g.to_seq(),
                                       .worker = WorkerId{g.worker()},

@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "dispatcher/terms.h"
+#include "plan/state_check.h"
 
 namespace penstock::dispatcher {
 namespace {
-
-// Lanes of an endless epoch that were given out and of which nothing was delivered, before one of which something was. Each becomes a piece.
-constexpr uint32_t kMostLanesBetween = 1 << 18;
-
-Status Other(const Job& job, const std::string& what, const std::string& state, const std::string& has) {
-  return Status(Code::kMismatch, "this state was saved with " + what + " " + state + ", and " + Named(job) + " has " + has +
-                                     ": restore it into the job it was saved from, or one over the same rows")
-      .With("job", job.name);
-}
 
 Status Mixed(const Job& job, const std::string& what, const std::string& one, const std::string& another) {
   return Status(Code::kMismatch, "the consumers that restore " + Named(job) + " bring states of " + what + " " + one + " and " + another +
@@ -87,24 +80,7 @@ const Position& Hindmost(const std::vector<Position>& states) {
   return *std::min_element(states.begin(), states.end(), [&](const Position& a, const Position& b) { return place(a) < place(b); });
 }
 
-// What names a grant is the source row that it begins with. Holes that share one are granted together, and what was delivered between them comes
-// again.
-std::vector<Delivered::Piece> Grantable(const std::vector<Delivered::Piece>& holes, uint64_t& repeated) {
-  std::vector<Delivered::Piece> pieces;
-  for (const Delivered::Piece& hole : holes) {
-    const Delivered::Piece* before = pieces.empty() ? nullptr : &pieces.back();
-    const bool ends_within = before != nullptr && before->lane == hole.lane && before->rows.to.child > 0;
-    if (ends_within && before->rows.to.seq == hole.rows.from.seq) {
-      pieces.back().rows.to = hole.rows.to;
-      ++repeated;
-    } else {
-      pieces.push_back(hole);
-    }
-  }
-  return pieces;
-}
-
-EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delivered, uint64_t& repeated) {
+EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delivered) {
   const Delivered::Rest rest = delivered.Complement(shape.lanes);
   EpochState state(epoch, shape);
   ReplicaState replica{.watermark = rest.watermark};
@@ -112,7 +88,7 @@ EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delive
     replica = {.ranged = std::vector<RangedLane>(shape.lanes)};
     for (uint32_t lane = 0; lane < rest.watermark; ++lane) replica.ranged[lane].ended = true;
   }
-  for (const Delivered::Piece& hole : Grantable(rest.pieces, repeated)) {
+  for (const Delivered::Piece& hole : rest.pieces) {
     Piece piece{.lane = {epoch, ReplicaId{0}, hole.lane}, .from = hole.rows.from, .to = hole.rows.to.seq, .fence = Fence{1}};
     if (hole.rows.to.child > 0) {
       ++piece.to;
@@ -135,34 +111,17 @@ EpochState StateOf(Epoch epoch, const EpochShape& shape, const Delivered& delive
 }  // namespace
 
 Status CheckState(const Job& job, const std::string& rows, const Position& state) {
-  if (job.mode == Mode::kReplicated) {
-    return Status(Code::kInvalid, Named(job) + " is read in mode replicated, which has no position: use mode shared").With("job", job.name);
-  }
-  if (state.rows != rows) return Other(job, "rows", state.rows, rows);
-  if (state.manifest != job.inputs.manifest_hash)
-    return Other(job, "manifest (input files, and how counted rows are cut for the batch size)", state.manifest, job.inputs.manifest_hash);
-  if (state.mode != job.mode) return Other(job, "mode", std::string(Name(state.mode)), std::string(Name(job.mode)));
-  if (state.seed != job.seed) return Other(job, "seed", std::to_string(state.seed), std::to_string(job.seed));
-  for (const History* history : {&state.delivered, &state.base}) {
-    for (const auto& [epoch, named] : history->epochs) {
-      if (named.LanesNamed() > job.inputs.layout.lanes)
-        return Other(job, "lanes up to", std::to_string(named.LanesNamed()), std::to_string(job.inputs.layout.lanes));
-      if (job.inputs.layout.lanes != kEndlessLanes || named.LanesBetween() <= kMostLanesBetween) continue;
-      return Status(Code::kInvalid, "the state names lane " + std::to_string(named.LanesNamed() - 1) + " of epoch " + std::to_string(Raw(epoch)) +
-                                        " and leaves out " + std::to_string(named.LanesBetween()) +
-                                        " before it: lanes are given out in order, so no state_dict() gave this one")
-          .With("job", job.name);
-    }
-  }
-  if (job.mode != Mode::kStrict) return {};
-  if (state.batch != job.inputs.layout.batch) return Other(job, "batch", std::to_string(state.batch), std::to_string(job.inputs.layout.batch));
-  for (const auto& [id, member] : job.members) {
-    if (state.places == 0 || member.places == 0 || member.places == state.places) continue;
-    return Other(job, "places", std::to_string(state.places), std::to_string(member.places) + " (as " + member.name + " asks)");
-  }
-  const Layout& layout = job.inputs.layout;
-  return CheckRing(*state.ring, {layout.lanes, std::max<uint64_t>(layout.group_rows(), 1), layout.batch == 0 ? 1 : std::max(layout.mix, 1u),
-                                 state.places != 0 ? state.places : job.places});
+  StateTerms terms{.name = Named(job),
+                   .rows = rows,
+                   .manifest = job.inputs.manifest_hash,
+                   .mode = job.mode,
+                   .seed = job.seed,
+                   .layout = job.inputs.layout,
+                   .places = job.places,
+                   .asked = {}};
+  for (const auto& [id, member] : job.members) terms.asked.push_back({member.places, " (as " + member.name + " asks)"});
+  Status status = penstock::CheckState(terms, state);
+  return status.ok() ? status : std::move(status).With("job", job.name);
 }
 
 Result<Position> Assemble(const Job& job, const std::string& rows, const std::vector<Position>& states, bool any_cut) {
@@ -226,7 +185,7 @@ History DoneIn(const Job& job) {
   return done;
 }
 
-uint64_t SetTo(Job& job, const Position& position) {
+void SetTo(Job& job, const Position& position) {
   Position base = position;
   base.delivered.Settle(job.inputs.layout.lanes);
   job.generation = Generation{std::max(Raw(job.generation), Raw(base.generation)) + 1};
@@ -240,14 +199,11 @@ uint64_t SetTo(Job& job, const Position& position) {
   job.deals.clear();
   job.open.clear();
   if (job.mode == Mode::kStrict && base.places != 0) job.places = base.places;
-  uint64_t repeated = 0;
   for (const auto& [epoch, delivered] : base.delivered.epochs) {
     if (epoch < job.first_open || (job.epochs != 0 && Raw(epoch) >= job.epochs)) continue;
-    job.open.emplace(epoch, StateOf(epoch, job.shape(), delivered, repeated));
+    job.open.emplace(epoch, StateOf(epoch, job.shape(), delivered));
   }
-  job.redelivered += repeated;
   job.base = ToJson(base);
-  return repeated;
 }
 
 }  // namespace penstock::dispatcher

@@ -20,8 +20,7 @@ Result<Position> Assemble(const Job& job, const std::string& rows, const std::ve
 // What is done for certain: everything but what was never granted, waits in the pool or is held.
 History DoneIn(const Job& job);
 
-// The job as it was made but for what `position` says was delivered: epochs, generation, base. Members are not touched. Returns how many rows
-// may come twice: those between holes within what one source row became, which are granted as one.
-uint64_t SetTo(Job& job, const Position& position);
+// The job as it was made but for what `position` says was delivered: epochs, generation, base. Members are not touched.
+void SetTo(Job& job, const Position& position);
 
 }  // namespace penstock::dispatcher

@@ -113,10 +113,12 @@ struct Scripted {
     beat.job = joined.job;
     beat.consumer = joined.consumer;
     beat.epoch = joined.epoch;
+    beat.workers_version = joined.workers_version;
   }
   msg::BeatReply Say(CoreHarness& harness) {
     ++beat.serial;
     reply = std::get<msg::BeatReply>(harness.Say(SessionId{Raw(beat.consumer)}, beat));
+    if (!reply.workers.empty()) beat.workers_version = reply.workers_version;
     return reply;
   }
   // Beats, and is refused.
@@ -128,7 +130,7 @@ struct Scripted {
   msg::BeatReply Hold(CoreHarness& harness, uint32_t want, bool idle = false) {
     beat.holds.clear();
     for (const msg::Grant& grant : reply.grants) {
-      beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, true, 0});
+      beat.holds.push_back({grant.range.lane, grant.range.from, grant.fence, grant.range.from, true, 0});
     }
     beat.want = want;
     beat.idle = idle;
@@ -137,7 +139,7 @@ struct Scripted {
   // Finishes a grant at `upto` (the lane's end where `ended`) and beats.
   msg::BeatReply Finish(CoreHarness& harness, const msg::Grant& grant, Cursor upto, bool ended, uint32_t want, bool idle) {
     std::erase(reply.grants, grant);
-    beat.finished = {{grant.range.lane, grant.range.from.seq, grant.fence, upto, ended}};
+    beat.finished = {{grant.range.lane, grant.range.from, grant.fence, upto, ended}};
     Hold(harness, want, idle);
     beat.finished.clear();
     return reply;

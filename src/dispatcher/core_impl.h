@@ -17,7 +17,7 @@ namespace penstock::dispatcher {
 
 class DispatcherCore::Impl {
  public:
-  explicit Impl(CoreOptions options) : options_(std::move(options)) {}
+  explicit Impl(CoreOptions options) : options_(std::move(options)), workers_version_((Raw(options_.term) << 32) + 1) {}
 
   Status Restore(TimePoint now, const Snapshot& stored);
   void On(TimePoint now, const Event& event, Actions& out);
@@ -105,15 +105,16 @@ class DispatcherCore::Impl {
   Status CheckJoin(const msg::Join& join) const;
   Job* FindJob(const msg::Join& join);
   Listing* FindListing(const msg::Join& join);
+  JobId JobNumbered(uint32_t number) const;
+  bool MadeByThisStart(JobId job) const;
   void StartListing(SessionId session, RequestId request, const msg::Join& join);
   void AskForInputs(Listing& listing);
   void OnInputs(Listing& listing, Result<Message> answer);
   void OnListed(JobId id, const msg::Inputs& inputs);
   void FailListing(JobId id, const Status& error, WorkerId worker = {});
   Status CheckTerms(const Job& job, const msg::Join& join) const;
-  bool MakesWay(const Job& job, const msg::Join& join) const;
   std::optional<std::string> OutcomeOf(const std::string& name) const;
-  std::string WaitsFor(const Job& job, const Consumer& consumer, size_t workers) const;
+  std::string WaitsFor(const Job& job, const Consumer& consumer) const;
   void CheckListings();
 
   // seats.cc
@@ -128,6 +129,8 @@ class DispatcherCore::Impl {
   void OnMessage(SessionId session, RequestId request, const msg::Leave& leave);
   void ApplyBeat(Job& job, Consumer& consumer, const msg::Beat& beat, Changes& changes);
   void NoteDelivered(Job& job, const Consumer& consumer, const msg::Beat& beat, Changes& changes);
+  void NoteFigures(Job& job, Consumer& consumer, const Figures& had);
+  void CountGone(Job& job, const Consumer& gone);
   Job* FindReading(JobId id, ConsumerId consumer, SessionId session, RequestId request);
   void ApplyFinishes(Job& job, Consumer& consumer, const std::vector<msg::Finish>& finished, Changes& changes);
   void CountRepeated(Job& job, uint64_t rows, Changes& changes);
@@ -144,6 +147,9 @@ class DispatcherCore::Impl {
   // jobs.cc
   void CollectJobs();
   void CollectUnread();
+  bool Recalled(const Job& job) const;
+  bool RestoredByOthers(const Job& job) const;
+  bool MakesWay(const Job& job, const msg::Join& join) const;
   std::map<JobId, Job>::iterator Forget(std::map<JobId, Job>::iterator job);
   std::map<JobId, Job>::iterator Bury(std::map<JobId, Job>::iterator job, std::string outcome);
 
@@ -182,7 +188,7 @@ class DispatcherCore::Impl {
   void ExpireWorkers();
   void TellAllWorkersChanged();
   std::vector<msg::WorkerInfo> WorkerList() const;
-  size_t KnownWorkers() const;
+  bool AnyWorker() const;
 
   // status.cc
   void OnMessage(SessionId session, RequestId request, const msg::StatusAsk& message);
@@ -202,7 +208,7 @@ class DispatcherCore::Impl {
   std::map<uint64_t, Gather> gathers_;
   uint32_t gathers_made_ = 0;  // in this term
   std::map<WorkerId, Worker> workers_;
-  uint64_t workers_version_ = 1;  // rises with each change of what consumers are told of them
+  uint64_t workers_version_;  // rises with each change of what consumers are told of them; no two terms have the same
   std::deque<Tombstone> tombstones_;
   uint64_t next_tombstone_ = 1;
   uint32_t jobs_made_ = 0;  // in this term

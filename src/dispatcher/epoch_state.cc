@@ -22,6 +22,13 @@ uint64_t LanesLeft(const ReplicaState& replica, uint32_t lanes, bool ranged) {
   return static_cast<uint64_t>(std::count_if(replica.ranged.begin(), replica.ranged.end(), [](const RangedLane& lane) { return !lane.ended; }));
 }
 
+// Where a share of it ends, or its own end.
+Cursor CutOf(const Piece& piece, Share share) {
+  if (share.children > 0) return {piece.from.seq, piece.from.child + share.children};
+  if (share.seqs > 0 && piece.to - piece.from.seq > share.seqs) return {piece.from.seq + share.seqs, 0};
+  return EndOf(piece.to, piece.last_children);
+}
+
 }  // namespace
 
 msg::Grant ToGrant(const GrantName& name, const Held& held) {
@@ -64,21 +71,21 @@ bool EpochState::AllGranted() const {
 bool EpochState::Done() const { return AllGranted() && pool_.empty() && holders_.empty(); }
 
 bool EpochState::Untouched() const {
-  std::map<std::pair<LaneKey, Cursor>, Seq> rows;  // that wait, up to where
+  std::map<std::pair<LaneKey, Cursor>, Cursor> rows;  // that wait, up to where
   for (const auto& [at, piece] : pool_) {
     if (piece.doubts > 0) return false;
-    rows[at] = piece.to;
+    rows[at] = EndOf(piece.to, piece.last_children);
   }
   for (const auto& [consumer, holder] : holders_) {
     for (const auto& [name, held] : holder) {
       if (held.doubts > 0 || held.ended || held.asked > held.from) return false;
-      rows[{name.lane, held.from}] = held.to;
+      rows[{name.lane, held.from}] = held.end();
     }
   }
-  std::map<LaneKey, Seq> reach;  // without a gap from a lane's first row
+  std::map<LaneKey, Cursor> reach;  // without a gap from a lane's first row
   for (const auto& [at, to] : rows) {
-    Seq& upto = reach[at.first];
-    if (at.second != Cursor{upto, 0}) return false;
+    Cursor& upto = reach[at.first];
+    if (at.second != upto) return false;
     upto = to;
   }
   return std::all_of(replicas_.begin(), replicas_.end(), [&](const ReplicaState& state) { return Unread(state, reach); });
@@ -102,33 +109,34 @@ uint64_t EpochState::LanesDone() const {
 }
 
 msg::Grant EpochState::Hand(ConsumerId consumer, const Piece& piece) {
-  const GrantName name{piece.lane, piece.from.seq, piece.fence};
+  const GrantName name{piece.lane, piece.from, piece.fence};
   Held held{.from = piece.from, .to = piece.to, .doubts = piece.doubts, .last_children = piece.last_children, .asked = piece.from};
   if (const ReplicaState* replica = FindReplica(piece.lane.replica)) held.worker = replica->worker;
   holders_[consumer][name] = held;
   return ToGrant(name, held);
 }
 
-std::optional<msg::Grant> EpochState::TakeFromPool(ConsumerId consumer, uint64_t rows) {
+std::optional<msg::Grant> EpochState::TakeFromPool(ConsumerId consumer, Share share) {
   if (pool_.empty()) return std::nullopt;
-  return TakePiece(consumer, pool_.begin(), rows);
+  return TakePiece(consumer, pool_.begin(), share);
 }
 
-std::optional<msg::Grant> EpochState::TakeBack(ConsumerId consumer, const GrantName& grant, uint64_t rows) {
-  const auto at = pool_.lower_bound({grant.lane, {grant.from, 0}});
+std::optional<msg::Grant> EpochState::TakeBack(ConsumerId consumer, const GrantName& grant, Share share) {
+  const auto at = pool_.lower_bound({grant.lane, grant.from});
   if (at == pool_.end() || at->second.lane != grant.lane || at->second.fence != Next(grant.fence)) return std::nullopt;
-  return TakePiece(consumer, at, rows);
+  return TakePiece(consumer, at, share);
 }
 
-msg::Grant EpochState::TakePiece(ConsumerId consumer, Pool::iterator at, uint64_t rows) {
+msg::Grant EpochState::TakePiece(ConsumerId consumer, Pool::iterator at, Share share) {
   Piece piece = at->second;
   pool_.erase(at);
-  if (rows != 0 && piece.to - piece.from.seq > rows) {
+  const Cursor cut = CutOf(piece, share);
+  if (cut < EndOf(piece.to, piece.last_children)) {
     Piece rest = piece;
-    piece.to = piece.from.seq + rows;
-    piece.last_children = 0;
-    rest.from = {piece.to, 0};
+    rest.from = cut;
     RestorePiece(rest);
+    piece.to = cut.seq + (cut.child > 0 ? 1 : 0);
+    piece.last_children = cut.child;
   }
   return Hand(consumer, piece);
 }
@@ -152,9 +160,15 @@ std::optional<msg::Grant> EpochState::TakeLane(ConsumerId consumer, uint32_t ran
   }
   piece.lane.lane = LaneId{static_cast<uint32_t>(lane - best->ranged.begin())};
   piece.from = {lane->next, 0};
-  piece.to = lane->next + ranges * shape_.range_rows;
+  piece.to = lane->next + std::min(ranges * shape_.range_rows, LongestRangeAt(lane->next));
   lane->next = piece.to;
   return Hand(consumer, piece);
+}
+
+// How many rows a lane has nobody knows before its end: were the first ranges long, a small one would all be with whoever asked first.
+uint64_t EpochState::LongestRangeAt(Seq next) const {
+  constexpr uint64_t kFirstGroups = 16;
+  return std::max(kFirstGroups, next / 2 / shape_.group_rows) * shape_.group_rows;
 }
 
 EpochState::Holder* EpochState::Find(ConsumerId consumer) {
@@ -252,13 +266,13 @@ void EpochState::RestoreGrant(ConsumerId consumer, const GrantName& name, Held h
 }
 
 // What was granted of each lane waits again, as `reach` says.
-bool EpochState::Unread(const ReplicaState& state, const std::map<LaneKey, Seq>& reach) const {
+bool EpochState::Unread(const ReplicaState& state, const std::map<LaneKey, Cursor>& reach) const {
   if (state.dropped) return false;
   const uint32_t lanes = Ranged() ? static_cast<uint32_t>(state.ranged.size()) : state.watermark;
   for (uint32_t lane = 0; lane < lanes; ++lane) {
     const auto waits = reach.find({epoch_, state.replica, LaneId{lane}});
-    const Seq upto = waits == reach.end() ? 0 : waits->second;
-    const bool whole = Ranged() ? !state.ranged[lane].ended && upto == state.ranged[lane].next : upto == kLaneEnd;
+    const Cursor upto = waits == reach.end() ? Cursor{} : waits->second;
+    const bool whole = Ranged() ? !state.ranged[lane].ended && upto == Cursor{state.ranged[lane].next, 0} : upto.seq == kLaneEnd;
     if (!whole) return false;
   }
   return true;

@@ -31,6 +31,12 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
+// How much of a piece goes to one consumer: the whole of it, so many source rows, or so many of the rows that its first source row became.
+struct Share {
+  uint64_t seqs = 0;
+  uint32_t children = 0;
+};
+
 // A grant that is out.
 struct Held {
   Cursor from{};
@@ -74,6 +80,7 @@ struct ReplicaState {
 struct EpochShape {
   uint32_t lanes = 0;
   uint64_t range_rows = 0;  // 0: lanes are granted whole
+  uint64_t group_rows = 1;  // ranges are whole groups, so that only the lane's end leaves a tail
 };
 
 class EpochState {
@@ -102,10 +109,10 @@ class EpochState {
   uint64_t Available() const;
   uint64_t LanesDone() const;
 
-  // At most `rows` of a piece, where that is not 0: the rest stays.
-  std::optional<msg::Grant> TakeFromPool(ConsumerId consumer, uint64_t rows = 0);
+  // No more than the share of a piece: the rest stays.
+  std::optional<msg::Grant> TakeFromPool(ConsumerId consumer, Share share = {});
   // Likewise, of what came back of a grant; nullopt where nothing did.
-  std::optional<msg::Grant> TakeBack(ConsumerId consumer, const GrantName& grant, uint64_t rows = 0);
+  std::optional<msg::Grant> TakeBack(ConsumerId consumer, const GrantName& grant, Share share = {});
   // Where lanes are granted in ranges: so many ranges' rows in one.
   std::optional<msg::Grant> TakeLane(ConsumerId consumer, uint32_t ranges = 1);
 
@@ -143,11 +150,12 @@ class EpochState {
  private:
   ReplicaState* FindReplica(ReplicaId replica);
   bool Dropped(ReplicaId replica) const;
-  bool Unread(const ReplicaState& state, const std::map<LaneKey, Seq>& reach) const;
+  bool Unread(const ReplicaState& state, const std::map<LaneKey, Cursor>& reach) const;
   void EndLane(LaneKey lane, Seq end);
   using Pool = std::map<std::pair<LaneKey, Cursor>, Piece>;
-  msg::Grant TakePiece(ConsumerId consumer, Pool::iterator at, uint64_t rows);
+  msg::Grant TakePiece(ConsumerId consumer, Pool::iterator at, Share share);
   msg::Grant Hand(ConsumerId consumer, const Piece& piece);
+  uint64_t LongestRangeAt(Seq next) const;
   bool Ranged() const { return shape_.range_rows > 0; }
 
   Epoch epoch_;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace penstock::dispatcher {
 namespace {
 
@@ -10,12 +12,12 @@ constexpr ConsumerId kA{1};
 constexpr ConsumerId kB{2};
 
 EpochState Shared(uint32_t lanes, uint64_t range_rows = 0) {
-  EpochState state(Epoch{0}, {lanes, range_rows});
+  EpochState state(Epoch{0}, {lanes, range_rows, /*group_rows=*/10});
   state.AddReplica(ReplicaId{0}, WorkerId{});
   return state;
 }
 
-msg::Finish FinishOf(const msg::Grant& grant, Cursor upto, bool ended) { return {grant.range.lane, grant.range.from.seq, grant.fence, upto, ended}; }
+msg::Finish FinishOf(const msg::Grant& grant, Cursor upto, bool ended) { return {grant.range.lane, grant.range.from, grant.fence, upto, ended}; }
 
 TEST(EpochState, GrantsEachLaneOnce) {
   EpochState state = Shared(2);
@@ -94,11 +96,11 @@ TEST(EpochState, WhatCameBackOfAGrantIsFoundAmongTheRest) {
   EpochState state = Shared(2);
   const msg::Grant first = *state.TakeLane(kA);
   const msg::Grant second = *state.TakeLane(kA);
-  const GrantName name{second.range.lane, 0, second.fence};
+  const GrantName name{second.range.lane, {}, second.fence};
   state.Finish(kA, FinishOf(first, {4, 0}, false));
-  EXPECT_FALSE(state.TakeBack(kB, name, 3).has_value());
+  EXPECT_FALSE(state.TakeBack(kB, name, {.seqs = 3}).has_value());
   state.Finish(kA, FinishOf(second, {2, 0}, false));
-  EXPECT_EQ(state.TakeBack(kB, name, 3)->range, (msg::Range{name.lane, {2, 0}, 5}));
+  EXPECT_EQ(state.TakeBack(kB, name, {.seqs = 3})->range, (msg::Range{name.lane, {2, 0}, 5}));
   EXPECT_EQ(state.TakeBack(kA, name)->range.from, (Cursor{5, 0}));
   EXPECT_EQ(state.pool().size(), 1u) << "that of the other lane";
 }
@@ -123,6 +125,16 @@ TEST(EpochState, RangedLanesAreGrantedInRangesUntilTheirEndIsSeen) {
   EXPECT_FALSE(state.AllGranted());
   state.Finish(kB, FinishOf(second, {130, 0}, true));
   EXPECT_TRUE(state.Done());
+}
+
+TEST(EpochState, ARangedLaneBeginsWithShortRangesSinceItMayBeSmall) {
+  EpochState state = Shared(1, 1000);
+  std::vector<uint64_t> rows;
+  for (int i = 0; i < 8; ++i) {
+    const msg::Grant grant = *state.TakeLane(i % 2 == 0 ? kA : kB);
+    rows.push_back(grant.range.to - grant.range.from.seq);
+  }
+  EXPECT_EQ(rows, (std::vector<uint64_t>{160, 160, 160, 240, 360, 540, 810, 1000}));
 }
 
 TEST(EpochState, RangesBeyondTheEndAreForgotten) {
@@ -188,12 +200,12 @@ TEST(EpochState, APieceThatEndsWithinTheRowsOfASourceRowEndsThereHoweverItIsCutA
   state.RestoreReplica({.watermark = 1});
   const LaneKey lane{Epoch{0}, ReplicaId{0}, LaneId{0}};
   state.RestorePiece({.lane = lane, .from = {5, 1}, .to = 14, .fence = Fence{1}, .last_children = 2});
-  const msg::Grant first = *state.TakeFromPool(kA, 4);
+  const msg::Grant first = *state.TakeFromPool(kA, {.seqs = 4});
   EXPECT_EQ(first.range, (msg::Range{lane, {5, 1}, 9}));
   const msg::Grant rest = *state.TakeFromPool(kB);
   EXPECT_EQ(rest.range, (msg::Range{lane, {9, 0}, 14, 2}));
-  state.Finish(kA, {lane, 5, first.fence, {9, 0}, false});
-  state.Finish(kB, {lane, 9, rest.fence, {13, 1}, false});
+  state.Finish(kA, {lane, {5, 1}, first.fence, {9, 0}, false});
+  state.Finish(kB, {lane, {9, 0}, rest.fence, {13, 1}, false});
   const msg::Grant again = *state.TakeFromPool(kA);
   EXPECT_EQ(again.range, (msg::Range{lane, {13, 1}, 14, 2}));
   state.Find(kA)->begin()->second.asked = {13, 2};
@@ -205,13 +217,13 @@ TEST(EpochState, APieceIsGivenInSmallOnesAndTheRestGoesWithTheLanesEnd) {
   EpochState state(Epoch{0}, {.lanes = 1});
   state.AddReplica(ReplicaId{0}, WorkerId{});
   const msg::Grant lane = *state.TakeLane(ConsumerId{1});
-  state.Finish(ConsumerId{1}, {lane.range.lane, 0, lane.fence, {5, 0}, false});
-  const msg::Grant first = *state.TakeFromPool(ConsumerId{1}, 8);
-  const msg::Grant second = *state.TakeFromPool(ConsumerId{2}, 8);
+  state.Finish(ConsumerId{1}, {lane.range.lane, {0, 0}, lane.fence, {5, 0}, false});
+  const msg::Grant first = *state.TakeFromPool(ConsumerId{1}, {.seqs = 8});
+  const msg::Grant second = *state.TakeFromPool(ConsumerId{2}, {.seqs = 8});
   EXPECT_EQ(first.range, (msg::Range{lane.range.lane, {5, 0}, 13}));
   EXPECT_EQ(second.range, (msg::Range{lane.range.lane, {13, 0}, 21}));
   EXPECT_EQ(state.Available(), 1u);
-  state.Finish(ConsumerId{2}, {lane.range.lane, 13, second.fence, {15, 0}, true});
+  state.Finish(ConsumerId{2}, {lane.range.lane, {13, 0}, second.fence, {15, 0}, true});
   EXPECT_EQ(state.Available(), 0u);
   EXPECT_FALSE(state.Done()) << "the first piece is still read";
 }

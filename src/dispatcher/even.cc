@@ -1,6 +1,7 @@
 #include "dispatcher/even.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -16,7 +17,6 @@ class Evener {
     for (auto& [id, consumer] : job_.members) {
       if (Counts(consumer)) members_.push_back(&consumer);
     }
-    std::sort(members_.begin(), members_.end(), [](const Consumer* a, const Consumer* b) { return MarkOf(*a) < MarkOf(*b); });
   }
 
   // While lanes are left that nobody had, only this: no loop runs ahead of one that has not come yet, which would find too little left.
@@ -25,8 +25,15 @@ class Evener {
     if (job_.limits.erase(state_.epoch()) > 0) TellAll();
   }
 
+  // Nothing is left that could come to anybody, so nobody is waited for: also one that is not heard of ends where the one is that came furthest.
+  void Close() {
+    std::erase_if(members_, [this](const Consumer* consumer) { return consumer->epoch < state_.epoch(); });  // they had none of it
+    if (const uint64_t had = Had(); had > 0) SetSteps(had);
+  }
+
   void Run() {
     if (members_.empty()) return;
+    std::sort(members_.begin(), members_.end(), [](const Consumer* a, const Consumer* b) { return MarkOf(*a) < MarkOf(*b); });
     const bool awaited = SomebodyMissing() || SomebodyBehind();
     SetLimit(awaited ? 0 : MarkOf(*members_.front()));
     if (awaited || !state_.AllGranted() || Moving()) return;
@@ -99,49 +106,58 @@ class Evener {
   // As many as all rows make, were they dealt evenly: whole ones, or with `pad` the one that is begun, too. What a loop has it has.
   uint64_t Steps() const {
     uint64_t rows = 0;
-    uint64_t had = 0;
-    for (const Consumer* consumer : members_) {
-      rows += RowsOf(*consumer);
-      had = std::max(had, consumer->came.batches);
-    }
+    for (const Consumer* consumer : members_) rows += RowsOf(*consumer);
     const uint64_t step = batch() * members_.size();
-    return std::max(had, job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
+    return std::max(Had(), job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
+  }
+
+  uint64_t Had() const {
+    uint64_t had = 0;
+    for (const Consumer* consumer : members_) had = std::max(had, consumer->came.batches);
+    return had;
   }
 
   // One that has no row of the epoch has nothing to repeat. Fewer rows than loops are left, after a restore near the end, or for those who were
   // started anew there: there is no step for all beyond what they had.
   uint64_t PaddedSteps(uint64_t steps) const {
-    uint64_t had = 0;
-    for (const Consumer* consumer : members_) had = std::max(had, consumer->came.batches);
     const uint64_t padded = std::max(steps, StepsOfRichest());
-    return EmptyHanded(padded) != nullptr && EmptyHanded(had) == nullptr ? had : padded;
+    return EmptyHanded(padded) != nullptr && EmptyHanded(Had()) == nullptr ? Had() : padded;
   }
 
   // One that has too few batches, and none of its own to repeat; nullptr where each has something.
   const Consumer* EmptyHanded(uint64_t steps) const {
     const auto at = std::find_if(members_.begin(), members_.end(), [&](const Consumer* consumer) {
-      return consumer->came.batches < steps && HadNone(*consumer) && ReadyRows(*consumer) == 0;
+      return consumer->came.batches < steps && HadNone(*consumer) && ReadyRows(*consumer) < LeastBatch();
     });
     return at == members_.end() ? nullptr : *at;
   }
 
-  // With `pad` a row is enough to make a batch of: it comes from one that can repeat what it had. False: nobody lacks one, or nobody has one to give.
+  // A row is enough to make a batch of, but where short ones are dropped.
+  uint64_t LeastBatch() const { return job_.inputs.layout.drop_remainder ? batch() : 1; }
+
+  // What it lacks for a batch comes from one that can repeat what it had, or else from one that keeps a batch of its own. False: nobody lacks any, or
+  // nobody has any to give.
   bool FeedEmptyHanded(uint64_t steps) {
-    const Consumer* to = job_.evens() == Even::kPad ? EmptyHanded(std::max(steps, StepsOfRichest())) : nullptr;
+    const Consumer* to = EmptyHanded(job_.evens() == Even::kPad ? std::max(steps, StepsOfRichest()) : steps);
     if (to == nullptr) return false;
+    const uint64_t lacks = LeastBatch() - ReadyRows(*to);
+    return GivesTo(*to, lacks, [](const Consumer& from) { return !HadNone(from); }) ||
+           GivesTo(*to, lacks, [&](const Consumer& from) { return ReadyRows(from) >= LeastBatch() + lacks; });
+  }
+
+  bool GivesTo(const Consumer& to, uint64_t rows, const auto& may) {
     for (Consumer* from : members_) {
-      EpochState::Holder* holder = HadNone(*from) ? nullptr : state_.Find(from->id);
+      EpochState::Holder* holder = may(*from) ? state_.Find(from->id) : nullptr;
       if (holder == nullptr) continue;
       const auto given = std::find_if(holder->begin(), holder->end(), [](const Grant& grant) { return grant.second.ready_rows > 0; });
       if (given == holder->end()) continue;
-      CallBack(*from, *given);
-      job_.deals[state_.epoch()] = {.to = to->id, .rows = 1, .from = from->id, .grant = given->first};
+      Move(*from, *given, to, HadNone(*from) ? ShareOf(given->second, rows, ReadyRows(*from) - ReadyRows(to)) : Share{.seqs = rows});
       return true;
     }
     return false;
   }
 
-  // Rows that a source row became stay with one loop, and `pad` loses none of them.
+  // One that has no batch to repeat keeps its last row, and `pad` does not lose it.
   uint64_t StepsOfRichest() const {
     uint64_t most = 0;
     for (const Consumer* consumer : members_) most = std::max(most, RowsOf(*consumer));
@@ -164,9 +180,8 @@ class Evener {
     Grant* best = nullptr;
     for (Grant& grant : *holder) {
       const Held& held = grant.second;
-      if (held.ready_rows == 0 || (SeqsLeft(held) == 1 && held.ready_rows >= most - least)) continue;
       const bool all_it_has = HadNone(**richest) && held.ready_rows == ReadyRows(**richest);
-      if (pads && all_it_has && SeqsLeft(held) == 1) continue;  // nothing would be left to repeat
+      if (held.ready_rows == 0 || (pads && all_it_has && held.ready_rows == 1)) continue;  // nothing would be left to repeat
       // The smallest that has so many; else the largest.
       const auto rank = [rows](const Held& h) {
         return h.ready_rows >= rows ? std::pair(uint64_t{1}, ~h.ready_rows) : std::pair(uint64_t{0}, h.ready_rows);
@@ -174,11 +189,16 @@ class Evener {
       if (best == nullptr || rank(held) > rank(best->second)) best = &grant;
     }
     if (best == nullptr) return false;
-    // The rows that a source row became move together. Where all of it would only change who has too much, part of it moves: less each time.
-    if (best->second.ready_rows >= most - least) rows = std::min(rows, SeqsLeft(best->second) - 1);
-    CallBack(**richest, *best);
-    job_.deals[state_.epoch()] = {.to = (*poorest)->id, .rows = rows, .from = (*richest)->id, .grant = best->first};
+    Move(**richest, *best, **poorest, ShareOf(best->second, rows, most - least));
     return true;
+  }
+
+  // Of so many rows of it. Each source row may have become several, which is known only where it is the last: where all of them would only change
+  // who has too much (by `ahead`), fewer source rows move, and in the end some rows of one.
+  static Share ShareOf(const Held& held, uint64_t rows, uint64_t ahead) {
+    if (SeqsLeft(held) > 1) return {.seqs = held.ready_rows < ahead ? rows : std::min(rows, SeqsLeft(held) - 1)};
+    if (held.ready_rows <= rows) return {};
+    return {.children = static_cast<uint32_t>(std::min<uint64_t>(rows, std::numeric_limits<uint32_t>::max()))};
   }
 
   // One that has nothing more to come takes from the one that can go furthest, or the next that has something to give: a lane that goes on may be
@@ -195,7 +215,7 @@ class Evener {
   bool MoveFrom(Consumer& richest, const Consumer& poorest) {
     const uint64_t ahead = MarkOf(richest) - MarkOf(poorest);
     EpochState::Holder* holder = state_.Find(richest.id);
-    if (ahead < 2 || holder == nullptr) return false;
+    if (ahead == 0 || holder == nullptr) return false;
     Grant* best = nullptr;
     Grant* halved = nullptr;
     uint64_t best_left = ahead;
@@ -219,9 +239,17 @@ class Evener {
     if (best == nullptr && halved == nullptr) return false;
     Grant& moved = best != nullptr ? *best : *halved;
     const uint64_t seqs = best != nullptr ? SeqsLeft(moved.second) : SeqsLeft(moved.second) / 2;
-    if (!in_pieces) job_.deals[state_.epoch()] = {.to = poorest.id, .rows = seqs, .from = richest.id, .grant = moved.first};
-    CallBack(richest, moved);
+    if (in_pieces) {
+      CallBack(richest, moved);
+    } else {
+      Move(richest, moved, poorest, {.seqs = seqs});
+    }
     return true;
+  }
+
+  void Move(Consumer& from, Grant& grant, const Consumer& to, Share share) {
+    CallBack(from, grant);
+    job_.deals[state_.epoch()] = {.to = to.id, .share = share, .from = from.id, .grant = grant.first};
   }
 
   static void CallBack(Consumer& holder, Grant& grant) {
@@ -253,7 +281,7 @@ class Evener {
   EpochState& state_;
   TimePoint now_;
   Changes& changes_;
-  std::vector<Consumer*> members_;  // those who read the epoch or will, the one that can come least far first
+  std::vector<Consumer*> members_;  // those who read the epoch or will; in Run the one that can come least far first
 };
 
 }  // namespace
@@ -270,6 +298,7 @@ uint64_t EvenPiece(const Job& job) { return kPieceBatches * job.inputs.layout.ba
 void EvenOut(Job& job, EpochState& state, TimePoint now, Changes& changes) {
   if (!EndsEvenly(job) || job.steps.contains(state.epoch())) return;
   Evener evener(job, state, now, changes);
+  if (state.Done()) return evener.Close();
   if (Evening(job, state)) return evener.Run();
   evener.AwaitAll();
 }

@@ -17,8 +17,9 @@ using std::chrono::seconds;
 // Two declared consumers, batches of 4 rows; the second one is lost.
 class EvenRestartTest : public testing::Test {
  protected:
-  void Start(uint32_t lanes, Even how = Even::kAuto) {
+  void Start(uint32_t lanes, Even how = Even::kAuto, bool drop_remainder = false) {
     layout = LayoutOf(lanes);
+    layout.drop_remainder = drop_remainder;
     even = how;
     h.AddWorker(1);
     a.emplace(h.JoinOk(Of(1, 0), layout));
@@ -52,7 +53,7 @@ class EvenRestartTest : public testing::Test {
   void Leaves(Scripted& reader, Cursor upto, bool ended) {
     const msg::Grant& grant = reader.reply.grants.at(0);
     h.Say(SessionId{Raw(reader.beat.consumer)},
-          msg::Leave{reader.beat.job, reader.beat.consumer, {}, {{grant.range.lane, grant.range.from.seq, grant.fence, upto, ended}}});
+          msg::Leave{reader.beat.job, reader.beat.consumer, {}, {{grant.range.lane, grant.range.from, grant.fence, upto, ended}}});
   }
   Scripted StartAnew(uint64_t incarnation = 3, uint32_t index = 1) {
     Scripted anew(h.JoinOk(Of(incarnation, index), layout));
@@ -63,7 +64,7 @@ class EvenRestartTest : public testing::Test {
   static void Ended(CoreHarness& h, Scripted& reader, uint64_t batches, uint64_t rows) {
     reader.beat.holds.clear();
     for (const msg::Grant& grant : reader.reply.grants) {
-      reader.beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows, true});
+      reader.beat.holds.push_back({grant.range.lane, grant.range.from, grant.fence, {grant.range.from.seq + 1, 0}, false, rows, true});
     }
     reader.beat.batches = batches;
     reader.beat.ready_batches = rows / 4 * reader.reply.grants.size();
@@ -76,7 +77,7 @@ class EvenRestartTest : public testing::Test {
     reader.beat.ready_batches = 0;
     reader.beat.finished.clear();
     for (const msg::Grant& grant : std::exchange(reader.reply.grants, {})) {
-      reader.beat.finished.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {20, 0}, true});
+      reader.beat.finished.push_back({grant.range.lane, grant.range.from, grant.fence, {20, 0}, true});
     }
     reader.Hold(h, 1, true);
     reader.beat.finished.clear();
@@ -189,8 +190,8 @@ TEST_F(EvenRestartTest, ADispatcherThatWasStartedAnewGivesItTheRowsThatItsStepsL
   const msg::Grant ended = b->reply.grants[0];
   const msg::Grant open = b->reply.grants[1];
   b->beat.batches = b->beat.tag = 7;
-  b->beat.holds = {{open.range.lane, open.range.from.seq, open.fence, {8, 0}, true, 0}};
-  b->beat.finished = {{ended.range.lane, ended.range.from.seq, ended.fence, {20, 0}, true}};
+  b->beat.holds = {{open.range.lane, open.range.from, open.fence, {8, 0}, true, 0}};
+  b->beat.finished = {{ended.range.lane, ended.range.from, ended.fence, {20, 0}, true}};
   b->Say(h);
   h.Restart();
   OnlyFirstLives();
@@ -198,6 +199,20 @@ TEST_F(EvenRestartTest, ADispatcherThatWasStartedAnewGivesItTheRowsThatItsStepsL
   ASSERT_EQ(anew.reply.grants.size(), 1u);
   EXPECT_EQ(anew.reply.first_tag, 7u);
   EXPECT_EQ(anew.reply.grants[0].range.from, (Cursor{8, 0})) << "5 batches of the one lane, 2 of the other";
+}
+
+TEST_F(EvenRestartTest, AnEpochWhoseLastRowsCameWhileOneWasNotHeardOfEndsForAllWhereThatOneIs) {
+  Start(2);
+  Had(*a, 3, 0);
+  Through(h, *b, 5);
+  OnlyFirstLives();
+  h.Restart();
+  Through(h, *a, 3);
+  EXPECT_TRUE(a->reply.end);
+  EXPECT_EQ(a->reply.steps, 5u) << "nothing more can come to anybody: there is nothing to wait for";
+  b->Say(h);
+  EXPECT_TRUE(b->reply.end);
+  EXPECT_EQ(b->reply.steps, 5u);
 }
 
 TEST_F(EvenRestartTest, OneThatLeftAndIsStartedAnewGoesOnAtItsStep) {
@@ -233,6 +248,29 @@ TEST_F(EvenRestartTest, WherePaddingNeedsABatchToRepeatOneThatHasNoneIsGivenARow
   EXPECT_EQ(a->Say(h).steps, 8u);
 }
 
+TEST_F(EvenRestartTest, WhereShortBatchesAreDroppedItIsGivenAWholeOne) {
+  Start(2, Even::kPad, true);
+  Had(*a, 7, 0);
+  Had(*b, 7, 0);
+  Leaves(*b, {28, 0}, true);
+  Scripted anew = StartAnew();
+  for (const uint64_t rows : {6, 4}) {
+    Ended(h, *a, 7, rows);
+    if (rows == 4) Ended(h, anew, 0, 2);
+    ASSERT_EQ(a->Say(h).revoke.size(), 1u) << "two rows make no batch";
+    const msg::Grant lane = a->reply.revoke[0];
+    a->Finish(h, lane, lane.range.from.seq == 0 ? Cursor{28, 0} : lane.range.from, false, 0, false);
+    anew.Say(h);
+  }
+  ASSERT_EQ(anew.reply.grants.size(), 2u);
+  EXPECT_EQ(anew.reply.grants[0].range.to, 30u);
+  EXPECT_EQ(anew.reply.grants[1].range.to, 32u);
+  Ended(h, *a, 7, 2);
+  Ended(h, anew, 0, 2);
+  EXPECT_EQ(anew.reply.steps, 1u);
+  EXPECT_EQ(a->Say(h).steps, 8u);
+}
+
 TEST_F(EvenRestartTest, WhereNobodyHasARowToGiveToOneWithoutABatchToRepeatThereIsNoStepMore) {
   Start(2, Even::kPad);
   Had(*a, 7, 0);
@@ -261,7 +299,7 @@ TEST_F(EvenRestartTest, TheNextEpochIsItsOwn) {
     reader->beat.holds.clear();
     reader->beat.finished.clear();
     for (const msg::Grant& grant : reader->reply.grants) {
-      reader->beat.finished.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, false});
+      reader->beat.finished.push_back({grant.range.lane, grant.range.from, grant.fence, grant.range.from, false});
     }
     reader->Say(h);
     reader->beat.finished.clear();

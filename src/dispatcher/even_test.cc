@@ -33,7 +33,7 @@ class EvenTest : public testing::Test {
     beat.holds.clear();
     for (size_t i = 0; i < reader.reply.grants.size(); ++i) {
       const msg::Grant& grant = reader.reply.grants[i];
-      beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, {grant.range.from.seq + 1, 0}, false, rows.at(i), true});
+      beat.holds.push_back({grant.range.lane, grant.range.from, grant.fence, {grant.range.from.seq + 1, 0}, false, rows.at(i), true});
       beat.ready_batches += rows.at(i) / 4;
     }
     beat.want = 6;
@@ -126,9 +126,25 @@ TEST_F(EvenTest, WhereTheOneThatIsFurthestHasNothingToGiveTheNextDoes) {
   Ended(readers[2], 0, {16});
   ASSERT_EQ(readers[1].reply.grants.size(), 1u);
   const msg::Grant grant = readers[1].reply.grants[0];
-  readers[1].beat.holds = {{grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, true, 12}};
+  readers[1].beat.holds = {{grant.range.lane, grant.range.from, grant.fence, grant.range.from, true, 12}};
   readers[1].beat.ready_batches = 3;
   EXPECT_EQ(readers[1].Say(h).revoke.size(), 1u) << "all four batches of the third would only change who has none";
+}
+
+// Its memory may be full of what it may not deliver yet: it would not come to the lane before the other has come further.
+TEST_F(EvenTest, ALaneThatGivesNothingToOneThatIsAStepAheadGoesToTheOneThatWaits) {
+  Start(Even::kAuto, 4);
+  for (int beats = 0; beats < 3; ++beats) {
+    for (Scripted& reader : readers) reader.Hold(h, 2);
+  }
+  msg::Beat& beat = readers[0].beat;
+  beat.holds[0].ended = true;
+  beat.holds[0].ready_rows = 4;
+  beat.batches = beat.ready_batches = 1;
+  readers[0].Say(h);
+  Ended(readers[1], 1, {0, 0});
+  ASSERT_EQ(readers[0].Say(h).revoke.size(), 1u);
+  EXPECT_EQ(readers[0].reply.revoke[0], readers[0].reply.grants[1]);
 }
 
 TEST_F(EvenTest, OneLongLaneIsDealtSoThatBothComeAsFar) {
@@ -192,7 +208,7 @@ TEST_F(EvenDealTest, APieceThatGoesOnAndIsAllThatIsLeftIsHalved) {
   readers[0].beat.holds.clear();
   for (const msg::Grant& grant : readers[0].reply.grants) {
     const bool piece = grant.range.from.seq == 4;
-    readers[0].beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, piece, piece ? 8u : 0u, !piece});
+    readers[0].beat.holds.push_back({grant.range.lane, grant.range.from, grant.fence, grant.range.from, piece, piece ? 8u : 0u, !piece});
   }
   readers[0].beat.ready_batches = 2;
   readers[0].Say(h);
@@ -302,21 +318,62 @@ TEST_F(EvenTest, ALaneWhoseLastRowsTheLoopHasIsNotWaitedFor) {
   Ended(readers[0], 2, {0});
   // Its loop has the one batch of its lane, and has not come back for more.
   const msg::Grant lane = readers[1].reply.grants.at(0);
-  readers[1].beat.holds = {{lane.range.lane, lane.range.from.seq, lane.fence, lane.range.from, false, 0, true}};
+  readers[1].beat.holds = {{lane.range.lane, lane.range.from, lane.fence, lane.range.from, false, 0, true}};
   readers[1].beat.batches = 3;
   EXPECT_EQ(readers[1].Say(h).steps, 3u);
 }
 
-TEST_F(EvenTest, PaddingLosesNoRowOfASourceRowThatCannotBeDivided) {
-  Start(Even::kPad);
+TEST_F(EvenTest, OneWithoutARowIsGivenOneThoughTheOthersHaveNoneBeyondTheirSteps) {
+  Start(Even::kAuto, 3, 3);
   for (Scripted& reader : readers) reader.Hold(h, 1);
-  Ended(readers[0], 2, {0});
-  // The last source row that there can be in a lane became 16 rows: four batches, which all stay with it.
-  const msg::Grant lane = readers[1].reply.grants.at(0);
-  readers[1].beat.holds = {{lane.range.lane, lane.range.from.seq, lane.fence, {kLaneEnd - 1, 0}, false, 16, true}};
-  readers[1].beat.batches = 2;
-  readers[1].beat.ready_batches = 4;
-  EXPECT_EQ(readers[1].Say(h).steps, 6u);
+  Ended(readers[0], 0, {0});
+  Ended(readers[1], 1, {8});
+  Ended(readers[2], 3, {0});
+  EXPECT_EQ(readers[2].reply.steps, msg::kNoLimit) << "the first has nothing to repeat yet";
+  EXPECT_EQ(readers[1].Say(h).revoke.size(), 1u);
+}
+
+TEST_F(EvenTest, OneWithoutARowIsGivenOneAlsoByOneThatHasReadyRowsAloneAndKeepsSome) {
+  Start(Even::kPad, 3, 3);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 0, {0});
+  Ended(readers[1], 0, {8});
+  Ended(readers[2], 3, {0});
+  EXPECT_EQ(readers[2].reply.steps, msg::kNoLimit) << "the first has nothing to repeat yet, and the one that came furthest nothing to give";
+  EXPECT_EQ(readers[1].Say(h).revoke.size(), 1u);
+}
+
+// The last source row that there can be in a lane became 8 rows, which are all that is left.
+class EvenSourceRowTest : public EvenTest {
+ protected:
+  void Left(Even even) {
+    Start(even);
+    for (Scripted& reader : readers) reader.Hold(h, 1);
+    Ended(readers[0], 0, {0});
+    const msg::Grant lane = readers[1].reply.grants.at(0);
+    readers[1].beat.holds = {{lane.range.lane, lane.range.from, lane.fence, {kLaneEnd - 1, 0}, false, 8, true}};
+    readers[1].beat.ready_batches = 2;
+    ASSERT_EQ(readers[1].Say(h).revoke.size(), 1u);
+    h.pushed.clear();
+    readers[1].beat.ready_batches = 0;
+    readers[1].Finish(h, lane, {kLaneEnd - 1, 0}, false, 6, true);
+    ASSERT_FALSE(h.pushed.empty());
+    readers[0].reply = std::get<msg::BeatReply>(h.pushed.back().message);
+  }
+};
+
+TEST_F(EvenSourceRowTest, TheRowsOfASourceRowAreDividedWhereEachLacksSome) {
+  for (const Even even : {Even::kDrop, Even::kPad}) {
+    h = CoreHarness();
+    readers.clear();
+    Left(even);
+    ASSERT_EQ(readers[0].reply.grants.size(), 2u) << "its own lane, and what it was given";
+    const LaneKey lane = readers[1].reply.grants.at(0).range.lane;
+    EXPECT_EQ(readers[0].reply.grants[1].range, (msg::Range{lane, {kLaneEnd - 1, 0}, kLaneEnd, 4}));
+    EXPECT_EQ(readers[1].reply.grants[0].range, (msg::Range{lane, {kLaneEnd - 1, 4}, kLaneEnd}));
+    Ended(readers[0], 0, {0, 4});
+    EXPECT_EQ(Ended(readers[1], 0, {4}).steps, 1u);
+  }
 }
 
 TEST_F(EvenTest, UnevenHoldsNobodyUp) {

@@ -17,6 +17,10 @@ bool Read(const Job& job) {
   return std::any_of(job.members.begin(), job.members.end(), [](const auto& item) { return !item.second.expired; });
 }
 
+bool Seated(const Job& job) {
+  return std::any_of(job.members.begin(), job.members.end(), [](const auto& item) { return item.second.reads(); });
+}
+
 // Those that it was made for have all come; who has no name to find it by does not.
 bool NobodyToCome(const Job& job) { return job.anonymous || job.seated.size() >= job.consumers; }
 
@@ -28,8 +32,11 @@ void DispatcherCore::Impl::CollectJobs() {
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     Job& job = it->second;
     if (Read(job)) {
-      job.read = now_;
+      // Who only asks for one that is over does not keep it: it is told so.
+      if (!job.finished() || Seated(job)) job.read = now_;
       ++it;
+    } else if (Recalled(job)) {
+      it = Forget(it);
     } else if (job.finished() && NobodyToCome(job)) {
       it = Bury(it, kOutcomeFinished);
     } else if (job.anonymous && (job.members.empty() || now_ - job.read > kForgetExpired)) {
@@ -57,8 +64,22 @@ void DispatcherCore::Impl::CollectUnread() {
 JobCounts DispatcherCore::Impl::CountJobs() const {
   JobCounts counts;
   for (const Tombstone& tombstone : tombstones_) ++(tombstone.outcome == kOutcomeFinished ? counts.finished : counts.unfinished);
-  for (const auto& [id, job] : jobs_) ++(job.finished() ? counts.finished : counts.unfinished);
+  for (const auto& [id, job] : jobs_) {
+    if (!Recalled(job)) ++(job.finished() ? counts.finished : counts.unfinished);  // that one is counted by its tombstone
+  }
   return counts;
+}
+
+// One that is over, and is here only because somebody joined it, who may restore a position of it. Nobody did: its tombstone stands, and is all that
+// is left of it.
+bool DispatcherCore::Impl::Recalled(const Job& job) const {
+  return job.finished() && job.generation == Generation{} && !job.anonymous && OutcomeOf(job.name).has_value();
+}
+
+// Of the same name, with other terms: of those who joined it when it was over, others were the first to restore it.
+bool DispatcherCore::Impl::RestoredByOthers(const Job& job) const {
+  return Recalled(job) &&
+         std::any_of(jobs_.begin(), jobs_.end(), [&](const auto& item) { return item.second.name == job.name && !Recalled(item.second); });
 }
 
 // A start that came to nothing, refused by a worker, say: nobody reads, and no row was delivered. Whoever mends what was wrong comes with other

@@ -80,17 +80,23 @@ Status DispatcherCore::Impl::CheckJoin(const msg::Join& join) const {
   return {};
 }
 
+// A name has one job that is read. Whoever joins a name that is over may restore it, and nobody knows yet who will: those who come with other terms
+// do not keep each other from it.
 Job* DispatcherCore::Impl::FindJob(const msg::Join& join) {
   for (auto& [id, job] : jobs_) {
     const bool same = join.job_name.empty() ? job.anonymous && job.members.contains(ConsumerId{join.incarnation}) : job.name == join.job_name;
-    if (same) return &job;
+    if (same && !Recalled(job)) return &job;
   }
-  return nullptr;
+  const auto recalled = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& item) {
+    return item.second.name == join.job_name && Recalled(item.second) && CheckTerms(item.second, join).ok();
+  });
+  return recalled == jobs_.end() ? nullptr : &recalled->second;
 }
 
 DispatcherCore::Impl::Listing* DispatcherCore::Impl::FindListing(const msg::Join& join) {
   for (auto& [id, listing] : listings_) {
-    if (!join.job_name.empty() && listing.job.name == join.job_name) return &listing;
+    const bool same = !join.job_name.empty() && listing.job.name == join.job_name;
+    if (same && (!Recalled(listing.job) || CheckTerms(listing.job, join).ok())) return &listing;
     for (const PendingJoin& pending : joins_) {
       if (listing.job.anonymous && pending.job == id && pending.join.incarnation == join.incarnation) return &listing;
     }
@@ -98,10 +104,19 @@ DispatcherCore::Impl::Listing* DispatcherCore::Impl::FindListing(const msg::Join
   return nullptr;
 }
 
+// The term makes the id unique over restarts, without a counter in the store; the cluster, among dispatchers that follow each other at one
+// address: a worker that outlives one must not take a job of the next for one that it knows.
+JobId DispatcherCore::Impl::JobNumbered(uint32_t number) const {
+  return JobId{(Raw(options_.term) << 32 | number) ^ std::hash<std::string>{}(options_.cluster)};
+}
+
+bool DispatcherCore::Impl::MadeByThisStart(JobId job) const {
+  const auto number = static_cast<uint32_t>(Raw(job) ^ Raw(JobNumbered(0)));
+  return number != 0 && number <= jobs_made_ && JobNumbered(number) == job;
+}
+
 void DispatcherCore::Impl::StartListing(SessionId session, RequestId request, const msg::Join& join) {
-  // The term makes the id unique over restarts, without a counter in the store; the cluster, among dispatchers that follow each other at one
-  // address: a worker that outlives one must not take a job of the next for one that it knows.
-  const JobId id{(Raw(options_.term) << 32 | ++jobs_made_) ^ std::hash<std::string>{}(options_.cluster)};
+  const JobId id = JobNumbered(++jobs_made_);
   Listing listing;
   Job& job = listing.job;
   job.id = id;
@@ -167,7 +182,7 @@ void DispatcherCore::Impl::OnListed(JobId id, const msg::Inputs& inputs) {
   Job job = std::move(listings_.at(id).job);
   job.inputs = inputs;
   job.inputs.job = id;
-  job.since = job.read = now_;
+  job.read = now_;
   if (Status status = CheckLayout(job); !status.ok()) {
     listings_.at(id).job = std::move(job);
     return FailListing(id, status);
@@ -182,12 +197,14 @@ void DispatcherCore::Impl::OnListed(JobId id, const msg::Inputs& inputs) {
   }
   Put(JobKey(id), EncodeJob(stored));
   Put(InputsKey(id), EncodeInputs(stored.inputs));
-  Log("job.start", {{"job", stored.name},
-                    {"dataset", stored.dataset},
-                    {"mode", Name(stored.mode)},
-                    {"lanes", inputs.layout.lanes},
-                    {"epochs", stored.epochs},
-                    {"consumers", stored.consumers}});
+  if (!Recalled(stored)) {
+    Log("job.start", {{"job", stored.name},
+                      {"dataset", stored.dataset},
+                      {"mode", Name(stored.mode)},
+                      {"lanes", inputs.layout.lanes},
+                      {"epochs", stored.epochs},
+                      {"consumers", stored.consumers}});
+  }
   std::vector<PendingJoin> waiting;
   std::erase_if(joins_, [&](const PendingJoin& pending) {
     if (pending.job == id) waiting.push_back(pending);
@@ -222,6 +239,9 @@ void DispatcherCore::Impl::CheckListings() {
     if (error.ok()) {
       error =
           Status(Code::kUnavailable, "no worker is there to list the inputs of the dataset; start one with `penstock worker --dispatcher ADDRESS`");
+      if (Recalled(listing.job)) {
+        error = Status(Code::kUnavailable, JobFinished(listing.job, *OutcomeOf(listing.job.name)).message() + ", for which " + error.message());
+      }
     }
     failed.emplace_back(id, std::move(error));
   }

@@ -168,6 +168,114 @@ TEST(Lifecycles, JobsThatWereReadToTheirEndAreCountedApartFromThoseThatWereLeft)
   EXPECT_EQ(h.core->CountJobs().unfinished, 1u);
 }
 
+size_t JobsKnown(CoreHarness& h) { return std::get<msg::StatusReply>(h.Say(SessionId{9}, msg::StatusAsk{})).jobs.size(); }
+
+// Of declared consumers, each with a reading of its own: they come, read the one lane to its end between them, and leave.
+void ReadWhole(CoreHarness& h, const std::string& name, uint32_t consumers, uint64_t first) {
+  for (uint32_t index = 0; index < std::max(consumers, 1u); ++index) {
+    msg::Join join = h.JoinOf(first + index, name);
+    join.consumers = consumers;
+    join.index = index;
+    join.even = Even::kUneven;
+    Scripted reader(h.JoinOk(join, LayoutOf(1)));
+    reader.Hold(h, 1);
+    if (!reader.reply.grants.empty()) reader.Finish(h, reader.reply.grants.at(0), Cursor{8, 0}, true, 0, true);
+    h.Say(SessionId{first + index}, msg::Leave{reader.beat.job, reader.beat.consumer, {}, {}});
+  }
+}
+
+TEST(Lifecycles, TenThousandLateJoinsOfFinishedJobsLeaveNothingBehind) {
+  for (uint32_t consumers : {0, 1, 2}) {
+    CoreHarness h;
+    h.AddWorker(1);
+    ReadWhole(h, "other", consumers, 10);
+    ReadWhole(h, "train", consumers, 20);
+    ASSERT_EQ(JobsKnown(h), 0u);
+    const Snapshot before = h.stored;
+    for (uint64_t late = 1; late <= 10'000; ++late) {
+      msg::Join join = h.JoinOf(kConsumers + late);
+      join.consumers = consumers;
+      join.even = Even::kUneven;
+      Scripted reader(h.JoinOk(join, LayoutOf(1)));
+      ASSERT_EQ(reader.Error(h).code(), Code::kFinished);
+      ASSERT_EQ(h.stored.size(), before.size()) << "after late join " << late << " of a job of " << consumers;
+      h.Feed(SessionClosed{SessionId{kConsumers + late}});
+    }
+    EXPECT_EQ(JobsKnown(h), 0u);
+    EXPECT_EQ(h.stored, before);
+    EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+    EXPECT_EQ(h.core->CountJobs().finished, 2u) << "each job once, however often it was asked for";
+  }
+}
+
+TEST(Lifecycles, ALateJoinThatNeverBeginsOrLeavesIsForgottenWithItsLease) {
+  CoreHarness h;
+  h.AddWorker(1);
+  ReadWhole(h, "train", 2, 20);
+  const Snapshot before = h.stored;
+  msg::Join join = h.JoinOf(kConsumers + 1);
+  join.consumers = 2;
+  join.even = Even::kUneven;
+  const msg::Joined late = h.JoinOk(join, LayoutOf(1));
+  h.Restart();
+  h.AddWorker(1);
+  EXPECT_GT(h.stored.size(), before.size()) << "it may restore a position";
+  EXPECT_EQ(JobsKnown(h), 0u) << "until it does there is no such job";
+  EXPECT_EQ(h.core->CountJobs().finished, 1u);
+  h.Pass(std::chrono::seconds(16));
+  EXPECT_EQ(h.stored, before);
+}
+
+std::vector<std::string> EventsOf(const CoreHarness& h) {
+  std::vector<std::string> events;
+  for (const LogEvent& line : h.actions.log) events.emplace_back(line.event);
+  return events;
+}
+
+TEST(Lifecycles, ALateJoinIsLoggedAsOneAndSoIsItsRefusal) {
+  CoreHarness h;
+  h.AddWorker(1);
+  ReadWhole(h, "train", 0, 20);
+  Scripted late(h.JoinOk(h.JoinOf(kConsumers + 1), LayoutOf(1)));
+  EXPECT_THAT(EventsOf(h), ElementsAre("consumer.late_join"));
+  EXPECT_EQ(late.Error(h).code(), Code::kFinished);
+  EXPECT_THAT(EventsOf(h), ElementsAre("consumer.refused"));
+}
+
+TEST(Lifecycles, ARefusalThatWasLostIsNotFollowedByAnotherReading) {
+  CoreHarness h;
+  h.AddWorker(1);
+  ReadWhole(h, "train", 0, 20);
+  Scripted late(h.JoinOk(h.JoinOf(kConsumers + 1), LayoutOf(1)));
+  EXPECT_EQ(late.Error(h).code(), Code::kFinished);
+  EXPECT_EQ(late.Error(h).code(), Code::kStale) << "a loop that is told that its job is not known takes it for lost, and begins it again";
+}
+
+TEST(Lifecycles, AFinishedJobWaitsADayForDeclaredConsumersThatHaveNotComeHoweverManyOthersAreRefused) {
+  CoreHarness h;
+  h.AddWorker(1);
+  msg::Join join = h.JoinOf(20);
+  join.consumers = 2;
+  join.even = Even::kUneven;
+  Scripted reader(h.JoinOk(join, LayoutOf(1)));
+  reader.Hold(h, 1);
+  reader.Finish(h, reader.reply.grants.at(0), Cursor{8, 0}, true, 0, true);
+  h.Say(SessionId{20}, msg::Leave{reader.beat.job, reader.beat.consumer, {}, {}});
+  EXPECT_EQ(JobsKnown(h), 1u) << "the other finds empty epochs";
+  for (int hour = 1; hour <= 23; ++hour) {
+    h.now = h.now + std::chrono::hours(1);
+    h.Feed(TimerFired{});
+    h.AddWorker(1);
+    join.incarnation = kConsumers + hour;
+    ASSERT_EQ(Scripted(h.JoinOk(join, LayoutOf(1))).Error(h).code(), Code::kFinished) << "its seat has read all there is";
+  }
+  EXPECT_EQ(JobsKnown(h), 1u);
+  h.now = h.now + std::chrono::minutes(61);
+  h.Feed(TimerFired{});
+  EXPECT_EQ(JobsKnown(h), 0u);
+  EXPECT_EQ(h.core->TakeSnapshot(), h.stored);
+}
+
 msg::Join Anonymous(CoreHarness& h, uint32_t consumers) {
   msg::Join join = h.JoinOf(1, "");
   join.consumers = consumers;

@@ -1,15 +1,45 @@
 #include "dispatcher/readers.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace penstock::dispatcher {
 
-Members ReadersOf(Job& job, Epoch epoch) {
-  Members readers;
+namespace {
+bool Reads(const Consumer* consumer) { return !consumer->ended; }
+}  // namespace
+
+Roster::Roster(Job& job) {
+  auto last = epochs_.end();
   for (auto& [id, consumer] : job.members) {
-    if (consumer.reads() && !consumer.ended && consumer.epoch == epoch) readers.push_back(&consumer);
+    if (!consumer.reads()) continue;
+    if (last == epochs_.end() || last->first != consumer.epoch) last = epochs_.try_emplace(consumer.epoch).first;
+    last->second.push_back(&consumer);
   }
+}
+
+const Members& Roster::In(Epoch epoch) const {
+  static const Members nobody;
+  const auto found = epochs_.find(epoch);
+  return found == epochs_.end() ? nobody : found->second;
+}
+
+Members Roster::Readers(Epoch epoch) const {
+  const Members& all = In(epoch);
+  Members readers;
+  readers.reserve(all.size());
+  std::copy_if(all.begin(), all.end(), std::back_inserter(readers), Reads);
   return readers;
+}
+
+size_t Roster::CountReaders(Epoch epoch) const {
+  const Members& all = In(epoch);
+  return static_cast<size_t>(std::count_if(all.begin(), all.end(), Reads));
+}
+
+bool Roster::IsRead(Epoch epoch) const {
+  const Members& all = In(epoch);
+  return std::any_of(all.begin(), all.end(), Reads);
 }
 
 bool Idle(const Job& job, const Consumer& consumer) {

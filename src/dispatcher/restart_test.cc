@@ -56,9 +56,9 @@ class Chance {
     for (const msg::Grant& grant : consumer.reply.grants) {
       const Cursor upto{grant.range.from.seq + Below(5), static_cast<uint32_t>(Below(2))};
       if (Below(3) == 0) {
-        beat.finished.push_back({grant.range.lane, grant.range.from.seq, grant.fence, upto, Below(2) == 0});
+        beat.finished.push_back({grant.range.lane, grant.range.from, grant.fence, upto, Below(2) == 0});
       } else {
-        beat.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, upto, Below(2) == 0, Below(3), Below(3) == 0});
+        beat.holds.push_back({grant.range.lane, grant.range.from, grant.fence, upto, Below(2) == 0, Below(3), Below(3) == 0});
       }
     }
     beat.want = static_cast<uint32_t>(Below(4));

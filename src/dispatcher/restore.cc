@@ -36,7 +36,7 @@ Status DispatcherCore::Impl::RestoreOne(const std::string& key, const std::strin
   if (parsed.kind == "job") {
     PENSTOCK_ASSIGN(Job job, DecodeJob(id, value));
     if (!datasets_.contains(job.dataset)) return Status(Code::kData, "reads a dataset that is not stored");
-    job.since = job.read = now_;
+    job.read = now_;
     jobs_.emplace(id, std::move(job));
     return {};
   }

@@ -19,6 +19,17 @@ namespace {
 constexpr auto kCohortDeadline = std::chrono::seconds(60);  // for all ranks to be started and load their states
 constexpr auto kRebuildWindow = kSilence;                   // for live loops that declared no number to find the dispatcher again
 
+// It is the job's start.
+bool SaysNothing(const Position& part) { return part.tag == 0 && part.delivered == History{} && part.base == History{} && part.epoch == Epoch{}; }
+
+// Those of a job that is lost do not beat before it was rebuilt.
+bool ReadByOthers(const Job& job, const Consumer& consumer) {
+  return std::any_of(job.members.begin(), job.members.end(), [&](const auto& item) {
+    const Consumer& other = item.second;
+    return other.id != consumer.id && other.reads() && other.serial > 0;
+  });
+}
+
 }  // namespace
 
 void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const msg::Restore& restore) {
@@ -41,9 +52,15 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   Recruit recruit{session, request, restore, std::nullopt};
   if (!restore.state.empty()) {
     Result<Position> state = ParsePosition(restore.state);
+    // Not lost, but over, as it was when this consumer joined it before the dispatcher was started anew, and was not told.
+    const bool late = state.ok() && restore.rebuild && state->tag == 0 && state->base == History{} && Recalled(*job);
+    if (late) return Fail(session, request, JobFinished(*job, *OutcomeOf(job->name)));
     Status status = state.ok() ? CheckState(*job, RowsOf(*job), *state) : state.status();
     if (!status.ok()) return Fail(session, request, std::move(status));
     recruit.state = *std::move(state);
+  }
+  if (restore.rebuild && recruit.state && SaysNothing(*recruit.state) && ReadByOthers(*job, consumer)) {
+    return Fail(session, request, Status(Code::kExists, Named(*job) + " is being read, and is not lost: this consumer has nothing to tell of it"));
   }
   if (Enlist(*job, std::move(recruit))) CommitIfWhole(*job);
 }
@@ -66,8 +83,17 @@ bool DispatcherCore::Impl::Enlist(Job& job, Recruit recruit) {
                                   std::to_string(cohort.attempt) + " has begun to: stop it"));
     return false;
   }
+  // What a user loads goes before what loops tell of themselves, which may be told to load it, too, in a moment.
+  const bool of_one_start = cohort.attempt == word.attempt && cohort.consumers == word.consumers;
+  if (!cohort.recruits.empty() && of_one_start && word.rebuild && !cohort.rebuild) {
+    Fail(recruit.session, recruit.request,
+         Status(Code::kUnavailable, "consumers of " + Named(job) + " restore it: " + Missing(job, cohort) + " do not yet"));
+    return false;
+  }
   if (!cohort.recruits.empty() && other) {
-    FailCohort(job, Status(Code::kStale, "a newer start of the consumers of " + Named(job) + " restores it: this one is not of it"));
+    const bool again = of_one_start && cohort.rebuild;
+    FailCohort(job, Status(again ? Code::kUnavailable : Code::kStale,
+                           "a newer start of the consumers of " + Named(job) + " restores it: this one is not of it"));
   }
   Cohort& now = cohorts_[job.id];
   if (now.recruits.empty()) now = {word.attempt, word.consumers, word.rebuild, now_, {}};
@@ -91,7 +117,9 @@ bool DispatcherCore::Impl::Whole(const Cohort& cohort) const {
 
 void DispatcherCore::Impl::CommitIfWhole(Job& job) {
   auto cohort = cohorts_.find(job.id);
-  if (cohort == cohorts_.end() || cohort->second.recruits.empty() || !Whole(cohort->second)) return;
+  if (cohort == cohorts_.end() || cohort->second.recruits.empty()) return;
+  if (RestoredByOthers(job)) return FailCohort(job, NotAsRestored(job));
+  if (!Whole(cohort->second)) return;
   std::vector<Position> states;
   for (const auto& [id, recruit] : cohort->second.recruits) {
     if (recruit.state.has_value()) states.push_back(*recruit.state);
@@ -107,8 +135,7 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   Changes changes{.job = true, .epochs = {}, .members = {}};
   for (const auto& [epoch, state] : job.open) changes.epochs.insert(epoch);
   job.consumers = cohort.consumers;
-  const uint64_t repeated = SetTo(job, position);
-  counts_.redelivered += repeated;
+  SetTo(job, position);
   for (const auto& [epoch, state] : job.open) changes.epochs.insert(epoch);
   std::map<ConsumerId, Consumer> before = std::exchange(job.members, {});
   for (const auto& [id, recruit] : cohort.recruits) {
@@ -120,14 +147,15 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   }
   for (auto& [id, member] : before) {
     changes.members.insert(id);
-    if (!job.members.contains(id)) ShutOut(job, member);
+    if (job.members.contains(id)) continue;
+    CountGone(job, member);
+    ShutOut(job, member);
   }
   FailGathers(job.id, Status(Code::kStale, Named(job) + " was restored while its position was being saved"));
   dispatcher::Settle(job, now_, changes);
   Record(job, changes);
   Put(BaseKey(job.id), job.base);
-  Log("job.restore",
-      {{"job", job.name}, {"generation", job.generation}, {"step", position.tag}, {"consumers", job.consumers}, {"repeated_rows", repeated}});
+  Log("job.restore", {{"job", job.name}, {"generation", job.generation}, {"step", position.tag}, {"consumers", job.consumers}});
   for (const auto& [id, recruit] : cohort.recruits) {
     if (auto member = job.members.find(id); member != job.members.end()) SendJoined(recruit.session, recruit.request, job, member->second);
   }
@@ -148,6 +176,8 @@ Consumer DispatcherCore::Impl::NewMember(const Job& job, Epoch saved_in, const C
   member.on_restart = old.on_restart;
   member.heard = now_;
   member.session = old.session;
+  member.had = old.had;
+  member.had_before = old.had_before;
   member.ended = at_end;
   if (!word.rebuild || !recruit.state) return member;
   // Its loop goes on where it is, which others need not have come to.
@@ -181,7 +211,7 @@ void DispatcherCore::Impl::CheckCohorts() {
     const Cohort& cohort = cohorts_.at(id);
     if (job == jobs_.end() || cohort.recruits.empty()) {
       cohorts_.erase(id);
-    } else if (Whole(cohort)) {
+    } else if (Whole(cohort) || RestoredByOthers(job->second)) {
       CommitIfWhole(job->second);
     } else if (now_ - cohort.since > kCohortDeadline) {
       FailCohort(job->second, MissingRecruits(job->second, cohort));
@@ -215,9 +245,10 @@ Status DispatcherCore::Impl::MissingRecruits(const Job& job, const Cohort& cohor
 }
 
 // While some restore, the others keep them waiting, whatever each of them waits for besides.
-std::string DispatcherCore::Impl::WaitsFor(const Job& job, const Consumer& consumer, size_t workers) const {
+std::string DispatcherCore::Impl::WaitsFor(const Job& job, const Consumer& consumer) const {
   const auto cohort = cohorts_.find(job.id);
-  if (cohort == cohorts_.end() || cohort->second.recruits.empty() || cohort->second.consumers == 0) return WaitingFor(job, consumer, now_, workers);
+  if (cohort == cohorts_.end() || cohort->second.recruits.empty() || cohort->second.consumers == 0)
+    return WaitingFor(job, consumer, now_, AnyWorker());
   return "consumers " + Missing(job, cohort->second) + " of " + std::to_string(cohort->second.consumers) +
          " to load their state: a restore is one act of all consumers";
 }

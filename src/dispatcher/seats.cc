@@ -118,13 +118,15 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
   if (fresh) TakeSeat(job, stored, changes);
   dispatcher::Settle(job, now_, changes);
   Record(job, changes);
-  Log("consumer.join", {{"job", job.name}, {"consumer", stored.name}, {"index", stored.index}, {"of", stored.declared}, {"attempt", stored.attempt}});
+  Log(Recalled(job) ? "consumer.late_join" : "consumer.join",
+      {{"job", job.name}, {"consumer", stored.name}, {"index", stored.index}, {"of", stored.declared}, {"attempt", stored.attempt}});
   SendJoined(pending.session, pending.request, job, stored);
   SendNews(job);
 }
 
 // It reads without having restored.
 Status DispatcherCore::Impl::Begin(Job& job, Consumer& consumer, Changes& changes) {
+  if (RestoredByOthers(job)) return NotAsRestored(job);
   const std::optional<std::string> outcome = OutcomeOf(job.name);
   // One that comes when the others have read all of it finds empty epochs, as it would in the middle of the last one.
   const bool late = NeverCame(job, consumer) && !outcome;
@@ -174,6 +176,7 @@ void DispatcherCore::Impl::SendJoined(SessionId session, RequestId request, cons
   joined.layout = job.inputs.layout;
   joined.manifest_hash = job.inputs.manifest_hash;
   joined.workers = WorkerList();
+  joined.workers_version = workers_version_;
   joined.job_name = job.name;
   joined.index = consumer.index;
   joined.consumers = consumer.declared;

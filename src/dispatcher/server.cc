@@ -16,6 +16,7 @@
 #include "plan/position.h"
 #include "wire/codec.h"
 #include "wire/io_thread.h"
+#include "wire/refusal_log.h"
 
 namespace penstock::dispatcher {
 namespace {
@@ -63,6 +64,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   void Say(Tick::Words words);
   void AskWorker(const Ask& ask);
   Status Permit(const Session& session, const Message& message) const;
+  static Status PermitWorker(const Session& session, const Message& message);
   void WatchDone();
   void End(Status why, const Status& told);
 
@@ -73,6 +75,7 @@ class DispatcherServer::Impl final : public ControlHandler {
   Timer core_timer_;
   Timer flush_timer_;
   Timer done_timer_;
+  RefusalLog refusals_;
   std::unique_ptr<Listener> listener_;
   std::string address_;
 
@@ -103,7 +106,8 @@ DispatcherServer::Impl::Impl(ServerOptions options, std::unique_ptr<Store> store
       io_("pens-dispatch"),
       core_timer_(io_),
       flush_timer_(io_),
-      done_timer_(io_) {}
+      done_timer_(io_),
+      refusals_(io_) {}
 
 Status DispatcherServer::Impl::Open() {
   PENSTOCK_ASSIGN(const Snapshot stored, store_->Load());
@@ -126,7 +130,7 @@ Status DispatcherServer::Impl::Open() {
 
 void DispatcherServer::Impl::OnMessage(Session& session, StreamId, RequestId request, Message message) {
   if (Status refused = Permit(session, message); !refused.ok()) {
-    LogWarn("request.refused", {{"peer", session.peer()}, {"request", MessageName(message)}, {"why", refused.message()}});
+    refusals_.Say("request.refused", session.only_job(), session.peer(), Status(refused).Prefixed(std::string(MessageName(message))));
     if (request != RequestId{}) session.Reply(request, msg::Failed{std::move(refused)});
     return;
   }
@@ -140,8 +144,17 @@ void DispatcherServer::Impl::OnClosed(Session& session, const Status& why) {
   Feed(SessionClosed{id});
 }
 
+// Consumers show their tokens to workers: whoever could be one with less than the service's own would come to have it.
+Status DispatcherServer::Impl::PermitWorker(const Session& session, const Message& message) {
+  const bool of_workers = std::holds_alternative<msg::WorkerHello>(message) || std::holds_alternative<msg::WorkerBeat>(message) ||
+                          std::holds_alternative<msg::GetJob>(message);
+  if (session.may_serve() || !of_workers) return {};
+  return Status(Code::kPermission, "a token for a job or a time is for those who read: a worker shows the service's own");
+}
+
 // A token for one job reads this job and nothing else: not the status, not other jobs, not what workers are told.
 Status DispatcherServer::Impl::Permit(const Session& session, const Message& message) const {
+  PENSTOCK_TRY(PermitWorker(session, message));
   const std::string& only = session.only_job();
   if (only.empty()) return {};
   const bool allowed = std::visit(
@@ -250,6 +263,7 @@ void DispatcherServer::Impl::End(Status why, const Status& told) {
   flush_timer_.Cancel();
   listener_.reset();
   done_timer_.Cancel();
+  refusals_.Close();
   for (const auto& [id, session] : std::map(sessions_)) session->Close(told);
   std::lock_guard lock(mutex_);
   if (!outcome_.has_value()) outcome_ = std::move(why);

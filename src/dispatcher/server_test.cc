@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <future>
 
 #include "dispatcher/full_disk.h"
 #include "penstock/plan.h"
 #include "wire/net.h"
+#include "wire/token.h"
 
 namespace penstock::dispatcher {
 namespace {
@@ -128,6 +130,22 @@ TEST_F(DispatcherServerTest, AWrongTokenIsRefused) {
   Peer stranger, friendly;
   EXPECT_EQ(stranger.Connect(server->address(), "guess").code(), Code::kPermission);
   EXPECT_TRUE(friendly.Connect(server->address(), "secret").ok());
+}
+
+TEST_F(DispatcherServerTest, WithATokenForAJobOrATimeNobodyIsAWorker) {
+  const std::string own = "the service's own";
+  auto server = Start({.token = own});
+  const int64_t later = std::time(nullptr) + 3600;
+  for (const TokenClaims& claims : {TokenClaims{.job = {}, .expires = later}, TokenClaims{.job = "mine"}}) {
+    Peer peer;
+    ASSERT_TRUE(peer.Connect(server->address(), DeriveToken(own, claims)).ok());
+    EXPECT_TRUE(peer.Ask(msg::Register{SomePlan()}).ok());
+    for (const Message& asked : {Message(msg::WorkerHello{}), Message(msg::WorkerBeat{}), Message(msg::GetJob{})}) {
+      const Status refused = peer.Ask(asked).status();
+      EXPECT_EQ(refused.code(), Code::kPermission);
+      EXPECT_THAT(refused.message(), HasSubstr("a worker shows the service's own"));
+    }
+  }
 }
 
 TEST_F(DispatcherServerTest, APlanThatIsNoneIsRefused) {

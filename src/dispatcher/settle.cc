@@ -26,7 +26,7 @@ constexpr uint32_t kMostStretch = 64;
 // One round over one job.
 class Settler {
  public:
-  Settler(Job& job, TimePoint now, Changes& changes) : job_(job), now_(now), changes_(changes) {}
+  Settler(Job& job, TimePoint now, Changes& changes) : job_(job), roster_(job), now_(now), changes_(changes) {}
 
   void Run() {
     OpenEpochs();
@@ -36,7 +36,7 @@ class Settler {
       Serve(state);
       HandOver(state);
       EvenOut(job_, state, now_, changes_);
-      EndReaders(job_, state, now_, changes_);
+      EndReaders(job_, roster_, state, now_, changes_);
     }
     Retire();
   }
@@ -44,13 +44,13 @@ class Settler {
  private:
   // ---- epochs
   void OpenEpochs() {
-    for (const auto& [id, consumer] : job_.members) {
-      if (!consumer.reads() || consumer.ended || consumer.epoch < job_.first_open || job_.open.contains(consumer.epoch)) continue;
-      if (TooFarAhead(consumer.epoch) || (job_.epochs != 0 && Raw(consumer.epoch) >= job_.epochs)) continue;
-      auto& state = job_.open.emplace(consumer.epoch, EpochState(consumer.epoch, job_.shape())).first->second;
+    for (const auto& [epoch, members] : roster_.epochs()) {
+      if (epoch < job_.first_open || job_.open.contains(epoch) || !roster_.IsRead(epoch)) continue;
+      if (TooFarAhead(epoch) || (job_.epochs != 0 && Raw(epoch) >= job_.epochs)) continue;
+      auto& state = job_.open.emplace(epoch, EpochState(epoch, job_.shape())).first->second;
       if (job_.mode != Mode::kReplicated) state.AddReplica(ReplicaId{0}, WorkerId{});
       for (const Replica& replica : job_.replicas) state.AddReplica(replica.replica, replica.worker);
-      changes_.epochs.insert(consumer.epoch);
+      changes_.epochs.insert(epoch);
     }
   }
 
@@ -59,9 +59,8 @@ class Settler {
 
   std::set<Epoch> ReadEpochsBefore(Epoch epoch) const {
     std::set<Epoch> epochs;
-    for (const auto& [id, consumer] : job_.members) {
-      const bool reads = consumer.reads() && !consumer.ended;
-      if (reads && consumer.epoch >= job_.first_open && consumer.epoch < epoch) epochs.insert(consumer.epoch);
+    for (const auto& [read, members] : roster_.epochs()) {
+      if (read >= job_.first_open && read < epoch && roster_.IsRead(read)) epochs.insert(read);
     }
     return epochs;
   }
@@ -104,35 +103,25 @@ class Settler {
 
   bool Over(Epoch epoch) {
     if (auto state = job_.open.find(epoch); state != job_.open.end()) return state->second.Done();
-    return ReadersOf(job_, epoch).empty() && SomebodyBeyond(epoch);
+    return !roster_.IsRead(epoch) && roster_.AnyBeyond(epoch);
   }
 
   // The first epoch after those that every loop has left before they began.
   Epoch NextWanted() const {
     Epoch next{std::numeric_limits<uint32_t>::max()};
     if (!job_.open.empty()) next = job_.open.begin()->first;
-    for (const auto& [id, consumer] : job_.members) {
-      if (consumer.reads() && consumer.epoch > job_.first_open) next = std::min(next, consumer.epoch);
-    }
-    return next;
-  }
-
-  bool SomebodyBeyond(Epoch epoch) const {
-    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return item.second.reads() && item.second.epoch > epoch; });
+    const auto later = roster_.epochs().upper_bound(job_.first_open);
+    return later == roster_.epochs().end() ? next : std::min(next, later->first);
   }
 
   // ---- grants
-  // One that is still in an earlier epoch will read this one too.
-  bool AnyBehind(Epoch epoch) const {
-    return std::any_of(job_.members.begin(), job_.members.end(), [&](const auto& item) { return item.second.reads() && item.second.epoch < epoch; });
-  }
-
   // Each was told how many steps it has, and holds the rows for them: what one gave up now nobody would have a step for.
   bool Evened(const EpochState& state) const { return job_.steps.contains(state.epoch()); }
 
   // What the last reader left by `break`, and what came back after all were told how many steps they have (even).
   void DropUnwanted(EpochState& state) {
-    const bool unread = ReadersOf(job_, state.epoch()).empty() && !AnyBehind(state.epoch()) && SomebodyBeyond(state.epoch());
+    const Epoch epoch = state.epoch();
+    const bool unread = !roster_.IsRead(epoch) && !roster_.AnyBefore(epoch) && roster_.AnyBeyond(epoch);
     const uint64_t dropped = (Evened(state) ? state.DropPool() : 0) + (unread ? state.DropUnwanted() : 0);
     if (dropped == 0) return;
     job_.dropped += dropped;
@@ -140,12 +129,15 @@ class Settler {
     changes_.epochs.insert(state.epoch());
   }
 
-  // Those still in the epoch; if there are none, and none to come, what was orphaned goes to those who have gone on.
+  // Those still in the epoch; if there are none, and none to come, what was orphaned goes to those who have gone on. (One that is still in an
+  // earlier epoch will read this one too.)
   Members Takers(EpochState& state) {
-    Members takers = ReadersOf(job_, state.epoch());
-    if (takers.empty() && !AnyBehind(state.epoch())) {
-      for (auto& [id, consumer] : job_.members) {
-        if (consumer.reads() && !consumer.ended && consumer.epoch > state.epoch()) takers.push_back(&consumer);
+    Members takers = roster_.Readers(state.epoch());
+    if (takers.empty() && !roster_.AnyBefore(state.epoch())) {
+      for (const auto& [epoch, members] : roster_.epochs()) {
+        if (epoch <= state.epoch()) continue;
+        const Members ahead = roster_.Readers(epoch);
+        takers.insert(takers.end(), ahead.begin(), ahead.end());
       }
     }
     std::erase_if(takers, [](const Consumer* consumer) { return consumer->ending; });
@@ -185,7 +177,7 @@ class Settler {
     const uint64_t share = (state.Available() + takers.size() - 1) / takers.size();
     const bool evening = Evening(job_, state);
     const Parts parts = PartsOf(state);
-    const uint64_t least = LeastOf(takers, state.epoch());
+    const uint64_t least = evening ? LeastOf(takers, state.epoch()) : 0;
     bool given = false;
     for (const auto& [busy, held, consumer] : wishes) {
       if (evening && MarkOf(*consumer) > least + EvenPiece(job_) / job_.inputs.layout.batch) continue;
@@ -207,8 +199,8 @@ class Settler {
   // All end at one step, so whoever is quick gains nothing by more than its part: the others would be short of it. In the evening rows are dealt one
   // by one instead.
   Parts PartsOf(const EpochState& state) {
-    const Members readers = ReadersOf(job_, state.epoch());
-    if (!EndsEvenly(job_) || Evening(job_, state) || readers.empty()) return {};
+    if (!EndsEvenly(job_) || Evening(job_, state) || !roster_.IsRead(state.epoch())) return {};
+    const Members readers = roster_.Readers(state.epoch());
     uint64_t lanes = state.Available();
     for (const Consumer* reader : readers) lanes += reader->lanes_had;
     return {.each = lanes / std::max<uint64_t>(readers.size(), job_.consumers), .least = LeastOf(readers, state.epoch())};
@@ -221,14 +213,14 @@ class Settler {
 
   // One that is still in an earlier epoch has come nowhere in this one.
   uint64_t LeastOf(const Members& members, Epoch epoch) const {
-    if (AnyBehind(epoch)) return 0;
+    if (roster_.AnyBefore(epoch)) return 0;
     uint64_t least = MarkOf(*members.front());
     for (const Consumer* consumer : members) least = std::min(least, MarkOf(*consumer));
     return least;
   }
 
   bool Give(EpochState& state, Consumer& consumer) {
-    std::optional<msg::Grant> grant = state.TakeFromPool(consumer.id, Evening(job_, state) ? EvenPiece(job_) : 0);
+    std::optional<msg::Grant> grant = state.TakeFromPool(consumer.id, {.seqs = Evening(job_, state) ? EvenPiece(job_) : 0});
     if (!grant.has_value()) grant = state.TakeLane(consumer.id, Stretch(state, consumer));
     if (!grant.has_value()) return false;
     if (consumer.want > 0) --consumer.want;
@@ -240,8 +232,9 @@ class Settler {
   // One that reads alone and is through with a range sooner than a beat and its answer take would wait for each: it gets longer ones. Beside others
   // ranges stay small, since who has the next one waits for all of those before.
   uint32_t Stretch(const EpochState& state, Consumer& consumer) const {
+    if (job_.shape().range_rows == 0) return 1;
     const std::optional<TimePoint> last = std::exchange(consumer.ranged_at, now_);
-    if (!last || job_.consumers > 1 || ReadersOf(job_, state.epoch()).size() > 1) return consumer.stretch = 1;
+    if (!last || job_.consumers > 1 || roster_.CountReaders(state.epoch()) > 1) return consumer.stretch = 1;
     if (now_ - *last < kQuickRange) consumer.stretch = std::min(2 * consumer.stretch, kMostStretch);
     if (now_ - *last > kSlowRange) consumer.stretch = std::max(consumer.stretch / 2, 1U);
     return consumer.stretch;
@@ -258,7 +251,7 @@ class Settler {
     const auto found = job_.deals.find(state.epoch());
     if (found == job_.deals.end()) return;
     const EvenDeal deal = found->second;
-    const Members readers = ReadersOf(job_, state.epoch());
+    const Members readers = roster_.Readers(state.epoch());
     const auto find = [&](ConsumerId id) {
       const auto at = std::find_if(readers.begin(), readers.end(), [&](const Consumer* consumer) { return consumer->id == id; });
       return at == readers.end() ? nullptr : *at;
@@ -266,7 +259,7 @@ class Settler {
     Consumer* to = find(deal.to);
     Consumer* from = find(deal.from);
     const bool off = to == nullptr || from == nullptr;
-    if (!off && !state.TakeBack(to->id, deal.grant, deal.rows)) return;
+    if (!off && !state.TakeBack(to->id, deal.grant, deal.share)) return;
     job_.deals.erase(found);
     if (off) return;
     Given(state, *to);
@@ -274,17 +267,18 @@ class Settler {
   }
 
   // ---- handover
-  Members Needy(const EpochState& state) {
-    Members needy = ReadersOf(job_, state.epoch());
+  size_t CountNeedy(const EpochState& state) {
+    const Members& members = roster_.In(state.epoch());
     const Parts parts = PartsOf(state);
-    std::erase_if(needy, [&](const Consumer* consumer) { return consumer->ending || !Idle(job_, *consumer) || !MayHaveMore(parts, *consumer); });
-    return needy;
+    return static_cast<size_t>(std::count_if(members.begin(), members.end(), [&](const Consumer* consumer) {
+      return !consumer->ended && !consumer->ending && Idle(job_, *consumer) && MayHaveMore(parts, *consumer);
+    }));
   }
 
   // After a restart of its rank an ended lane looks like one that goes on, until its end has come again.
   void HandOver(EpochState& state) {
     if (Evened(state)) return;
-    const size_t needy = Needy(state).size();
+    const size_t needy = CountNeedy(state);
     if (needy == 0) return;  // most beats: to count what is on its way is to look at every grant
     RecallFromBeyond(state);
     size_t coming = ComingBack(job_, state);
@@ -305,7 +299,7 @@ class Settler {
 
   bool RevokeFromRichest(EpochState& state) {
     Consumer* richest = nullptr;
-    for (Consumer* consumer : ReadersOf(job_, state.epoch())) {
+    for (Consumer* consumer : roster_.Readers(state.epoch())) {
       if (consumer->ending || Idle(job_, *consumer) || state.LiveHeld(consumer->id) < 2 || Silent(*consumer, now_)) continue;
       if (richest == nullptr || state.LiveHeld(consumer->id) > state.LiveHeld(richest->id)) richest = consumer;
     }
@@ -323,6 +317,7 @@ class Settler {
   }
 
   Job& job_;
+  const Roster roster_;
   TimePoint now_;
   Changes& changes_;
 };

@@ -21,6 +21,6 @@ void Settle(Job& job, TimePoint now, Changes& changes);
 void SettleStrict(Job& job, Changes& changes);  // of a strict job: Settle's part
 
 // Why this consumer has nothing to read, in words; "" where it has.
-std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, size_t workers);
+std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, bool any_worker);
 
 }  // namespace penstock::dispatcher

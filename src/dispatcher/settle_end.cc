@@ -9,11 +9,11 @@ namespace {
 
 class Ender {
  public:
-  Ender(Job& job, TimePoint now, Changes& changes) : job_(job), now_(now), changes_(changes) {}
+  Ender(Job& job, const Roster& roster, TimePoint now, Changes& changes) : job_(job), roster_(roster), now_(now), changes_(changes) {}
 
   void Run(EpochState& state) {
-    Members readers = ReadersOf(job_, state.epoch());
-    if (!state.AllGranted()) return CallOffEnding(readers);  // a worker has come since: its replica is for them to read
+    if (!state.AllGranted()) return CallOffEnding(roster_.In(state.epoch()));  // a worker has come since: its replica is for them to read
+    const Members readers = roster_.Readers(state.epoch());
     if (readers.empty() || SomebodySilent(state) || Evening(job_, state)) return;
     if (job_.steps.contains(state.epoch())) return EndEvened(readers);
     Members staying = readers;
@@ -88,7 +88,7 @@ class Ender {
 
   // The last reader gets END with its tails: it delivers the one short batch.
   void TellKeeper(const EpochState& state, const Members& staying) {
-    if (staying.size() != 1 || staying[0]->ending || !Idle(job_, *staying[0]) || ReadersOf(job_, state.epoch()).size() != 1) return;
+    if (staying.size() != 1 || staying[0]->ending || !Idle(job_, *staying[0]) || roster_.CountReaders(state.epoch()) != 1) return;
     for (const auto& [epoch, other] : job_.open) {
       if (epoch > state.epoch()) continue;
       for (const auto& [id, holder] : other.holders()) {
@@ -101,12 +101,13 @@ class Ender {
   }
 
   Job& job_;
+  const Roster& roster_;
   TimePoint now_;
   Changes& changes_;
 };
 
 }  // namespace
 
-void EndReaders(Job& job, EpochState& state, TimePoint now, Changes& changes) { Ender(job, now, changes).Run(state); }
+void EndReaders(Job& job, const Roster& roster, EpochState& state, TimePoint now, Changes& changes) { Ender(job, roster, now, changes).Run(state); }
 
 }  // namespace penstock::dispatcher

@@ -11,6 +11,14 @@ void TellMembers(Job& job, Changes& changes) {
   for (auto& [id, consumer] : job.members) consumer.news = true;
 }
 
+bool AllPresent(const Job& job) {
+  std::set<uint32_t> present;
+  for (const auto& [id, consumer] : job.members) {
+    if (!consumer.undecided) present.insert(consumer.index);
+  }
+  return present.size() == job.consumers;
+}
+
 // Every index has said that it came to the epoch's end: also one that died or left after it.
 bool AllThrough(const Job& job, Epoch epoch) {
   std::set<uint32_t> through;
@@ -26,11 +34,7 @@ bool AllThrough(const Job& job, Epoch epoch) {
 }  // namespace
 
 void SettleStrict(Job& job, Changes& changes) {
-  std::set<uint32_t> present;
-  for (const auto& [id, consumer] : job.members) {
-    if (!consumer.undecided) present.insert(consumer.index);
-  }
-  if (!job.started && present.size() == job.consumers) {
+  if (!job.started && AllPresent(job)) {
     job.started = true;
     TellMembers(job, changes);
   }

@@ -6,9 +6,8 @@ namespace penstock::dispatcher {
 
 EpochShape Job::shape() const {
   const Layout& layout = inputs.layout;
-  EpochShape shape{.lanes = layout.lanes};
+  EpochShape shape{.lanes = layout.lanes, .group_rows = layout.group_rows()};
   if (GrantedInRanges(layout, consumers)) {
-    // Whole groups, so that only the lane's end leaves a tail.
     constexpr uint64_t kGroupsARange = 16;
     shape.range_rows = layout.serial_range != 0 ? layout.serial_range : kGroupsARange * layout.group_rows();
   }

@@ -27,6 +27,24 @@ struct Steps {
   uint64_t asked() const { return std::min(batches, tag - std::min(tag, began)); }
 };
 
+// What loops have had, as their beats say.
+struct Figures {
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+  uint64_t wire_bytes = 0;
+  uint64_t wait_ns = 0;
+  void Add(const Figures& other) {
+    rows += other.rows;
+    bytes += other.bytes;
+    wire_bytes += other.wire_bytes;
+    wait_ns += other.wait_ns;
+  }
+  Figures Since(const Figures& earlier) const {
+    return {rows - std::min(rows, earlier.rows), bytes - std::min(bytes, earlier.bytes), wire_bytes - std::min(wire_bytes, earlier.wire_bytes),
+            wait_ns - std::min(wait_ns, earlier.wait_ns)};
+  }
+};
+
 struct Consumer {
   ConsumerId id{};
   uint32_t index = 0;
@@ -52,20 +70,21 @@ struct Consumer {
   uint64_t tail_rows = 0;
   bool ending = false;                    // it gives back its tails and gets END
   bool news = false;                      // its next reply differs from the last
-  std::pair<SessionId, uint64_t> told{};  // which list of workers it was sent, and on which session…
+  uint64_t knows_workers = 0;             // which list of workers it has, as its last beat said
+  std::pair<SessionId, uint64_t> told{};  // which one it was sent, and on which session…
   TimePoint told_at{};                    // …when…
   uint64_t told_serial = 0;               // …and in answer to which beat
-  uint64_t rows = 0;
-  uint64_t bytes = 0;
-  uint64_t wait_ns = 0;
-  bool begun = false;                    // undecided, and it reads without a restore: it waits for its seat
-  Steps came{};                          // that its loop has, and those before it had…
-  uint64_t ready_batches = 0;            // …and whole batches beyond these
-  std::optional<TimePoint> ranged_at{};  // when it was last given a range of a lane…
-  uint32_t stretch = 1;                  // …and how many ranges' rows that had
-  uint64_t lanes_had = 0;                // of its epoch, since the dispatcher knows it; those that it gave back unread do not count
+  Figures had{};                          // since it was opened…
+  std::optional<Figures> had_before{};    // …and when it beat first since the dispatcher started
+  bool begun = false;                     // undecided, and it reads without a restore: it waits for its seat
+  Steps came{};                           // that its loop has, and those before it had…
+  uint64_t ready_batches = 0;             // …and whole batches beyond these
+  std::optional<TimePoint> ranged_at{};   // when it was last given a range of a lane…
+  uint32_t stretch = 1;                   // …and how many ranges' rows that had
+  uint64_t lanes_had = 0;                 // of its epoch, since the dispatcher knows it; those that it gave back unread do not count
 
   bool reads() const { return !expired && !undecided; }
+  Figures watched() const { return had_before ? had.Since(*had_before) : Figures{}; }
 };
 
 // It may be dead: not heard of for a while, or its connection ended and it has not come back.
@@ -102,7 +121,7 @@ struct Replica {
 // Even: rows that one gives up so that another comes as far.
 struct EvenDeal {
   ConsumerId to{};
-  uint64_t rows = 0;  // to be given; what is left after them goes back
+  Share share{};  // to be given; what is left after it goes back
   ConsumerId from{};
   GrantName grant{};  // that is called back for it
 };
@@ -136,10 +155,13 @@ struct Job {
   std::map<Epoch, uint64_t> steps;         // even: how many batches each consumer has of an epoch, once it is known
 
   // Not stored.
-  std::map<Epoch, uint64_t> limits;  // even: so many batches a consumer may have for now…
-  std::map<Epoch, EvenDeal> deals;   // …and what is on its way from one to another
-  TimePoint since;
-  TimePoint read;  // when it last had a consumer with a lease
+  std::map<Epoch, uint64_t> limits;         // even: so many batches a consumer may have for now…
+  std::map<Epoch, EvenDeal> deals;          // …and what is on its way from one to another
+  Figures gone{};                           // of those who are no members any more: what they had…
+  Figures gone_watched{};                   // …and what of it while the dispatcher heard of it
+  std::optional<TimePoint> watched_from{};  // its first beat since the dispatcher started…
+  TimePoint watched_to{};                   // …and its last
+  TimePoint read;                           // when it last had a consumer with a lease
 
   bool finished() const { return epochs != 0 && Raw(first_open) >= epochs; }
   EpochShape shape() const;

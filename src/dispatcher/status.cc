@@ -1,5 +1,6 @@
 // What people see.
 #include <algorithm>
+#include <set>
 
 #include "base/constants.h"
 #include "dispatcher/core_impl.h"
@@ -24,7 +25,16 @@ std::string Held(const Job& job) {
   return "";
 }
 
-msg::StatusJob Describe(const Job& job, TimePoint now) {
+// A lane may be held in several ranges, by several consumers.
+uint32_t LanesHeld(const EpochState& state) {
+  std::set<LaneKey> lanes;
+  for (const auto& [id, holder] : state.holders()) {
+    for (const auto& [grant, held] : holder) lanes.insert(grant.lane);
+  }
+  return static_cast<uint32_t>(lanes.size());
+}
+
+msg::StatusJob Describe(const Job& job) {
   msg::StatusJob row;
   row.name = job.name;
   row.job = job.id;
@@ -35,18 +45,26 @@ msg::StatusJob Describe(const Job& job, TimePoint now) {
   row.state = job.finished() ? "finished" : "reading";
   if (auto state = job.open.find(job.first_open); state != job.open.end()) {
     row.lanes_done = static_cast<uint32_t>(state->second.LanesDone());
-    for (const auto& [id, holder] : state->second.holders()) row.lanes_open += static_cast<uint32_t>(holder.size());
+    row.lanes_open = LanesHeld(state->second);
   }
+  Figures had = job.gone;
+  Figures watched = job.gone_watched;
   for (const auto& [id, consumer] : job.members) {
     row.consumers += consumer.reads() ? 1 : 0;
-    row.rows += consumer.rows;
-    row.bytes += consumer.bytes;
-    row.wait_ns += consumer.wait_ns;
+    had.Add(consumer.had);
+    watched.Add(consumer.watched());
   }
-  if (row.consumers == 0) row.state = "nobody reads it";
-  if (std::string held = Held(job); !held.empty()) row.state = std::move(held);
+  row.rows = had.rows;
+  row.bytes = had.bytes;
+  row.wire_bytes = had.wire_bytes;
+  row.wait_ns = had.wait_ns;
+  row.watched_rows = watched.rows;
+  row.watched_bytes = watched.bytes;
+  row.watched_wire_bytes = watched.wire_bytes;
+  if (job.watched_from) row.watched_ms = Millis(job.watched_to - *job.watched_from);
+  if (row.consumers == 0 && !job.finished()) row.state = "nobody reads it";
+  if (std::string held = job.finished() ? "" : Held(job); !held.empty()) row.state = std::move(held);
   row.redelivered = job.redelivered;
-  row.age_ms = Millis(now - job.since);
   return row;
 }
 
@@ -67,7 +85,8 @@ msg::StatusWorker Describe(const Worker& worker, TimePoint now) {
           .rss = worker.last.rss,
           .cpu_ns = worker.last.cpu_ns,
           .silent_ms = Millis(silent),
-          .state = std::move(state)};
+          .state = std::move(state),
+          .wire_bytes = worker.last.wire_bytes};
 }
 
 }  // namespace
@@ -81,7 +100,13 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
                           .mode = listing.job.mode,
                           .state = workers_.empty() ? "waits for a worker to list its inputs" : "listing its inputs"});
   }
-  for (const auto& [id, job] : jobs_) reply.jobs.push_back(Describe(job, now_));
+  for (const auto& [id, job] : jobs_) {
+    const auto cohort = cohorts_.find(id);
+    const bool restored = cohort != cohorts_.end() && !cohort->second.recruits.empty();
+    if (Recalled(job) && !restored) continue;  // somebody has joined what is over, and may be told so in a moment
+    reply.jobs.push_back(Describe(job));
+    if (Recalled(job)) reply.jobs.back().state = "waits for consumers " + Missing(job, cohort->second) + " to load their state";
+  }
   for (const auto& [id, worker] : workers_) {
     if (!worker.awaited) reply.workers.push_back(Describe(worker, now_));
   }

@@ -50,6 +50,13 @@ Status OtherDataset(const Job& job, const std::string& dataset, const std::strin
       .With("difference", difference);
 }
 
+Status NotAsRestored(const Job& job) {
+  return Status(Code::kMismatch, Named(job) +
+                                     " had finished, and others have restored it over another dataset, or with other terms, than this reader's: use "
+                                     "theirs, or another job name")
+      .With("job", job.name);
+}
+
 Status JobFinished(const Job& job, const std::string& outcome) {
   const std::string epochs = job.epochs == 1 ? "its epoch was" : "its " + std::to_string(job.epochs) + " epochs were";
   const std::string why = outcome == kOutcomeLeft ? " is over: all its consumers had left it, and it was put away after a day"

@@ -18,6 +18,7 @@ Status OtherGeneration(const Job& job, Generation generation);
 // `difference` as CoreOptions has it; "": not known.
 Status OtherDataset(const Job& job, const std::string& dataset, const std::string& difference);
 // `outcome` is that of its tombstone.
+Status NotAsRestored(const Job& job);
 Status JobFinished(const Job& job, const std::string& outcome);
 // Whether a job of that mode can be read over such inputs.
 Status CheckLayout(const Job& job);

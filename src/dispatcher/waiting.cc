@@ -35,8 +35,8 @@ std::string WaitsForTheAbsent(const Job& job, Epoch epoch) {
 
 }  // namespace
 
-std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, size_t workers) {
-  if (workers == 0) return "no worker is registered: start one with `penstock worker --dispatcher ADDRESS`";
+std::string WaitingFor(const Job& job, const Consumer& consumer, TimePoint now, bool any_worker) {
+  if (!any_worker) return "no worker is registered: start one with `penstock worker --dispatcher ADDRESS`";
   if (consumer.undecided) return consumer.begun ? WaitsForSeat(job, consumer) : "a word from its loop: it may restore a position, or begin to read";
   if (consumer.ended) return "";
   const auto limit = job.limits.find(consumer.epoch);

@@ -8,7 +8,8 @@
 namespace penstock::dispatcher {
 namespace {
 
-constexpr size_t kMostAddressBytes = 512;  // the longest name of a host has 253
+constexpr size_t kMostAddressBytes = 512;                          // the longest name of a host has 253
+constexpr Duration kMostUnasked = std::chrono::milliseconds(100);  // of what lists of workers to all may take
 
 Status CheckHello(const msg::WorkerHello& hello) {
   if (!hello.name.empty()) PENSTOCK_TRY(CheckName("the worker's name", hello.name));
@@ -150,14 +151,15 @@ void DispatcherCore::Impl::ExpireWorkers() {
 void DispatcherCore::Impl::TellAllWorkersChanged() {
   ++workers_version_;
   const Duration pause = PauseOfWorkerLists();
+  if (pause > kMostUnasked) return;  // so long nobody else would be answered: each hears of it by its next beat
   for (auto& [id, job] : jobs_) {
     for (auto& [consumer, member] : job.members) member.news = member.news || now_ - member.told_at >= pause;
     SendNews(job);
   }
 }
 
-size_t DispatcherCore::Impl::KnownWorkers() const {
-  return static_cast<size_t>(std::count_if(workers_.begin(), workers_.end(), [](const auto& item) { return !item.second.awaited; }));
+bool DispatcherCore::Impl::AnyWorker() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& item) { return !item.second.awaited; });
 }
 
 std::vector<msg::WorkerInfo> DispatcherCore::Impl::WorkerList() const {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,17 +41,30 @@ struct CodeWant {
   Seq to = kLaneEnd;        // source rows from here on are not wanted yet
 };
 
+struct CodeWritten {
+  std::vector<uint32_t> crcs;  // CRC-32C of each buffer, where whoever copied them has taken it; else none
+};
+
 // Rows that wait to be written.
 struct CodeRows {
   uint64_t rows = 0;
   Cursor first;
-  Cursor end;                     // where the next begins; without rows: how far the program has come
-  bool has_cursors = false;       // rows were filtered or multiplied: the block has a buffer of their cursors, its first
-  std::vector<uint64_t> lengths;  // of the columns' buffers
-  bool hungry = false;            // no rows: it wants a block of input
-  bool ended = false;             // no rows, and none will come
-  bool again = false;             // no rows yet, and it works on: ask again
-  uint64_t held_bytes = 0;        // beyond the block
+  Cursor end;                          // where the next begins; without rows: how far the program has come
+  bool has_cursors = false;            // rows were filtered or multiplied: the block has a buffer of their cursors, its first
+  std::vector<uint64_t> lengths;       // of the columns' buffers
+  bool hungry = false;                 // no rows: it wants a block of input
+  bool ended = false;                  // no rows, and none will come
+  bool again = false;                  // no rows yet, and it works on: ask again
+  uint64_t held_bytes = 0;             // beyond the block
+  std::optional<CodeWritten> written;  // they are in the block that was given for them, and do not wait
+};
+
+// Memory for a block that will be like another, given before its rows are there.
+struct CodeRoom {
+  uint64_t rows = 0;
+  std::span<const uint64_t> lengths;
+  std::span<const BufferPlace> places;
+  const Extent& block;
 };
 
 // One lane of a program. One thread at a time. Errors: Executor (the code raised; the lane is over), Unavailable (the executor is gone; open it
@@ -60,9 +74,10 @@ class CodeLane {
   virtual ~CodeLane() = default;
   // Works until a block is complete, more input is needed, `to` or the end is reached. Rows that are not written yet are told again.
   // `input`: rows to go on with, as a block; it is done with when the call returns. `input_over`: there are no more.
-  virtual Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over) = 0;
+  // `room`: where there are just as many rows with buffers just as long, they may be written there at once, which saves a call. Not beside input.
+  virtual Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over, const CodeRoom* room) = 0;
   // Copies the rows that Fill told to their places in `block`, and forgets them.
-  virtual Status Write(std::span<const BufferPlace> places, const Extent& block) = 0;
+  virtual Result<CodeWritten> Write(std::span<const BufferPlace> places, const Extent& block) = 0;
 };
 
 // Where the code of one job runs. Any thread; outlives its lanes.

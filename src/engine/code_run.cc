@@ -54,8 +54,11 @@ class CodeRun final : public LaneRun {
   Status Advance() {
     if (lane_ == nullptr) PENSTOCK_TRY(Open());
     Extent input;
+    if (!ready_.has_value()) TakeRoom();
     while (!ready_.has_value()) {
-      PENSTOCK_ASSIGN(CodeRows rows, lane_->Fill(Want(), input.empty() ? nullptr : &input, input_over_));
+      const CodeRoom room{last_.rows, last_.lengths, last_places_, room_};
+      PENSTOCK_ASSIGN(CodeRows rows, lane_->Fill(Want(), input.empty() ? nullptr : &input, input_over_, room_.empty() ? nullptr : &room));
+      if (rows.written && (room_.empty() || !IsLikeLast(rows))) return Status(Code::kExecutor, "the executor wrote a block that had no room");
       input.Reset();
       held_bytes_ = rows.held_bytes;
       if (rows.again) continue;
@@ -70,6 +73,26 @@ class CodeRun final : public LaneRun {
       ready_ = std::move(rows);
     }
     return {};
+  }
+
+  // Of a source's blocks most are like the one before: then memory for the next is there before it is asked for. Whoever steps has room for one.
+  void TakeRoom() {
+    room_.Reset();
+    if (program_.input != nullptr || last_places_.empty()) return;
+    Result<Extent> extent = request_.allocator->Allocate(last_bytes_);
+    if (extent.ok()) room_ = std::move(*extent);
+  }
+
+  bool IsLikeLast(const CodeRows& rows) const {
+    return rows.rows == last_.rows && rows.has_cursors == last_.has_cursors && rows.lengths == last_.lengths;
+  }
+
+  // Two that are alike, and a third is expected to be so.
+  void Remember(const CodeRows& rows, const BlockPlan& block) {
+    last_places_.clear();
+    if (IsLikeLast(rows)) last_places_ = block.places;
+    last_ = rows;
+    last_bytes_ = block.header.total_bytes;
   }
 
   CodeWant Want() const {
@@ -122,19 +145,30 @@ class CodeRun final : public LaneRun {
     const CodeRows& rows = *ready_;
     BlockPlan block = PlanBlock(rows.rows, rows.first, rows.end, rows.has_cursors, rows.lengths);
     const uint64_t bytes = block.header.total_bytes;
-    Result<Extent> extent = request_.allocator->Allocate(bytes);
-    if (!extent.ok()) return NoRoom(request_, extent.status(), rows.first.seq, rows.rows, bytes);
-    if (Status status = lane_->Write(block.places, *extent); !status.ok()) return status;
-    SealBlock(block, extent->bytes());
-    if (const auto view = CheckBlock(*plan_.spec, extent->bytes()); !view.ok()) {
+    CodeWritten written;
+    if (rows.written) {
+      written = *rows.written;
+    } else {
+      Result<Extent> extent = request_.allocator->Allocate(bytes);
+      if (!extent.ok()) return NoRoom(request_, extent.status(), rows.first.seq, rows.rows, bytes);
+      room_ = std::move(*extent);
+      PENSTOCK_ASSIGN(written, lane_->Write(block.places, room_));
+    }
+    if (written.crcs.size() == block.places.size()) {
+      SealBlock(block, written.crcs, room_.bytes());
+    } else {
+      SealBlock(block, room_.bytes());
+    }
+    if (const auto view = CheckBlock(*plan_.spec, room_.bytes()); !view.ok()) {
       return Status(Code::kExecutor, "the executor wrote a damaged block: " + view.status().message());
     }
     const BlockInfo info{rows.rows, rows.first, rows.end, bytes, block.header.digest};
     next_ = rows.end;
     emitted_ += rows.rows;
     attempts_ = 0;
+    Remember(rows, block);
     ready_.reset();
-    return Produced{std::move(*extent), info};
+    return Produced{std::move(room_), info};
   }
 
   // An executor that is gone is replaced; code that takes it down each time is not.
@@ -154,6 +188,7 @@ class CodeRun final : public LaneRun {
   }
 
   void Restart() {
+    room_.Reset();
     lane_.reset();
     input_.reset();
     ready_.reset();
@@ -174,6 +209,10 @@ class CodeRun final : public LaneRun {
   std::unique_ptr<CodeLane> lane_;
   std::optional<CodeRows> ready_;
   bool ended_ = false;
+  Extent room_;    // of the block that is being made; only within a step
+  CodeRows last_;  // of the block before
+  uint64_t last_bytes_ = 0;
+  std::vector<BufferPlace> last_places_;  // none: the next is not expected to be like it
   uint64_t held_bytes_ = 0;
   int attempts_ = 0;
 };

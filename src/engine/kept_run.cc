@@ -1,8 +1,11 @@
 #include "engine/kept_run.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "base/copy.h"
+#include "base/crc32c.h"
 #include "engine/seal.h"
 
 namespace penstock::engine {
@@ -31,10 +34,11 @@ class KeptRun final : public LaneRun {
     Result<Extent> extent = request_.allocator->Allocate(own_bytes);
     if (!extent.ok()) return NoRoom(request_, extent.status(), next_, rows, own_bytes);
     if (request_.in_place) {
-      SealHead(block, buffers, extent->bytes());
+      SealHead(block, NameOf(rows, buffers.size()), extent->bytes());
       extent->Follow(std::make_shared<const Following>(Following{BehindHead(block, buffers), bytes - own_bytes, plan_.owner}));
     } else {
-      CopyAndSealBlock(block, buffers, extent->bytes());
+      for (size_t i = 0; i < buffers.size(); ++i) CopyBytes(buffers[i], extent->bytes().data() + block.places[i].offset);
+      SealBlock(block, NameOf(rows, buffers.size()), extent->bytes());
     }
     const BlockInfo info{rows, {next_, 0}, end, bytes, block.header.digest};
     next_ += rows;
@@ -48,6 +52,13 @@ class KeptRun final : public LaneRun {
  private:
   const Piece& Range() const { return plan_.pieces.front(); }
   std::vector<std::span<const std::byte>> Rows(uint64_t first, uint64_t n) const { return plan_.root->op->Kept(Range().begin + first, n); }
+
+  // In place of the CRCs of the next rows' columns: the plan's own rows are known by where they are in it, so none of their bytes has to be looked
+  // at.
+  std::vector<uint32_t> NameOf(uint64_t rows, size_t columns) const {
+    const std::array<uint64_t, 2> range{Range().begin + next_, rows};
+    return std::vector<uint32_t>(columns, Crc32c(std::as_bytes(std::span(range))));
+  }
 
   // Whole groups up to the target, fewer rows where they are over the cap, but at least one: as other runs cut them.
   uint64_t RowsOfBlock() const {

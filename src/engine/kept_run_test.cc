@@ -73,7 +73,10 @@ TEST(KeptRows, AreTheSameBlocksAsThoseOfOtherOperators) {
   const Reading copied = ReadBlocks(*kept, request);
   const Reading evaluated = ReadBlocks(*all_columns, request);
   ASSERT_EQ(copied.blocks.size(), evaluated.blocks.size());
-  for (size_t i = 0; i < copied.blocks.size(); ++i) EXPECT_EQ(copied.blocks[i].bytes, evaluated.blocks[i].bytes) << "block " << i;
+  const auto rows_of = [](const ReadBlock& block) {  // their digests come about in another way
+    return std::string(block.bytes).replace(offsetof(BlockHeader, digest), sizeof(BlockHeader::digest), sizeof(BlockHeader::digest), '\0');
+  };
+  for (size_t i = 0; i < copied.blocks.size(); ++i) EXPECT_EQ(rows_of(copied.blocks[i]), rows_of(evaluated.blocks[i])) << "block " << i;
 }
 
 TEST(KeptRows, AreTheSameBlocksWhereverTheyLie) {
@@ -92,6 +95,7 @@ TEST(KeptRows, AreTheSameBlocksWhereverTheyLie) {
       EXPECT_FALSE(copied.blocks[i].in_place);
       EXPECT_EQ(kept.blocks[i].bytes, copied.blocks[i].bytes) << "block " << i << " from row " << from;
       EXPECT_EQ(kept.blocks[i].info.digest, copied.blocks[i].info.digest);
+      EXPECT_TRUE(i == 0 || kept.blocks[i].info.digest != kept.blocks[i - 1].info.digest);
     }
   }
 }

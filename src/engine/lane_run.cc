@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/constants.h"
+#include "base/guarded.h"
 #include "engine/seal.h"
 
 namespace penstock::engine {
@@ -57,7 +58,9 @@ class Run final : public LaneRun {
 
   void Extend(Seq to) override { request_.to = std::max(request_.to, to); }
 
-  uint64_t state_bytes() const override { return (stream_ == nullptr ? 0 : stream_->state_bytes()) + columns_.capacity() + pulled_bytes_; }
+  uint64_t state_bytes() const override {
+    return (stream_ == nullptr ? 0 : stream_->state_bytes()) + columns_.capacity() + names_.capacity() * sizeof(uint32_t) + pulled_bytes_;
+  }
   std::string where() const override { return stream_ == nullptr ? "not begun" : stream_->where(); }
 
  private:
@@ -156,6 +159,9 @@ class Run final : public LaneRun {
     const uint64_t before = columns_.rows();
     Status status = Evaluate(*plan_.root, row_ptrs_, column_ptrs_);
     if (!status.ok()) columns_.Truncate(before);  // some columns may have the rows that others lack
+    if (kGuarded && status.ok()) {
+      for (const Row* row : row_ptrs_) names_.push_back(NameOf(*row));
+    }
     if (columns_.rows() > 0) row_bytes_ = columns_.bytes() / columns_.rows() + 1;
     Recycle();
     return status;
@@ -199,10 +205,11 @@ class Run final : public LaneRun {
     const uint64_t rows = RowsOfBlock();
     BlockPlan block = PlanOf(rows);
     const uint64_t bytes = block.header.total_bytes;
-    Result<Extent> extent = RoomFor(rows, bytes);
+    const bool in_place = place_.has_value() && rows == place_rows_ && rows == columns_.rows();
+    Result<Extent> extent = in_place ? *std::exchange(place_, std::nullopt) : Room(bytes);
     if (!extent.ok()) return NoRoom(request_, extent.status(), next_, rows, bytes);
     columns_.CopyTo(0, rows, BuffersIn(block, extent->bytes()));
-    SealBlock(block, extent->bytes());
+    SealBlock(block, TakeNames(rows), extent->bytes());
     const BlockInfo info{rows, {next_, 0}, {next_ + rows, 0}, bytes, block.header.digest};
     next_ += rows;
     if (rows == columns_.rows()) {
@@ -215,9 +222,15 @@ class Run final : public LaneRun {
     return Produced{std::move(*extent), info};
   }
 
-  // Where the rows lie already, if they are all that do.
-  Result<Extent> RoomFor(uint64_t rows, uint64_t bytes) {
-    if (place_.has_value() && rows == place_rows_ && rows == columns_.rows()) return *std::exchange(place_, std::nullopt);
+  std::vector<uint32_t> TakeNames(uint64_t rows) {
+    const auto end = names_.begin() + static_cast<std::ptrdiff_t>(kGuarded ? rows : 0);
+    std::vector<uint32_t> taken(names_.begin(), end);
+    names_.erase(names_.begin(), end);
+    return taken;
+  }
+
+  // If there is no more, the place is given up for it.
+  Result<Extent> Room(uint64_t bytes) {
     Result<Extent> room = request_.allocator->Allocate(bytes);
     if (room.ok() || !place_.has_value()) return room;
     columns_.Own();
@@ -236,8 +249,9 @@ class Run final : public LaneRun {
   RowStreamPtr stream_;
   std::optional<Extent> place_;  // of a block of place_rows_, which are being written there
   uint64_t place_rows_ = 0;
-  Columns columns_;        // evaluated, not in a block yet; the first has seq next_
-  std::vector<Row> rows_;  // the first pulled_ are to be evaluated
+  Columns columns_;              // evaluated, not in a block yet; the first has seq next_
+  std::vector<uint32_t> names_;  // of the rows in columns_: what a block's digest is made of
+  std::vector<Row> rows_;        // the first pulled_ are to be evaluated
   uint64_t pulled_ = 0;
   uint64_t planned_ = 0;  // rows of the block that they begin, unless the lane ends before
   bool last_ = false;     // as far as is known nothing comes behind those

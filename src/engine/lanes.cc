@@ -31,6 +31,12 @@ struct Leaves {
   std::vector<const Node*> nodes;
 };
 
+// Files that are read in turn below a node, for its sake.
+uint32_t CycleOf(const Node& node) {
+  if (node.op->mixing() == Operator::Mixing::kShuffles) return kLaneFiles;
+  return node.op->mixing() == Operator::Mixing::kInterleaves ? node.op->cycle() : 1;
+}
+
 // The inputs of each region, in the plan's order.
 void Collect(const Node& node, Leaves* open, uint32_t cycle, std::vector<Leaves>& regions) {
   if (node.rows.has_value() || node.inputs.empty()) {
@@ -41,8 +47,7 @@ void Collect(const Node& node, Leaves* open, uint32_t cycle, std::vector<Leaves>
   }
   Leaves shuffled{true, 1, {}};
   const bool begins = open == nullptr && node.op->mixing() == Operator::Mixing::kShuffles;
-  if (node.op->mixing() == Operator::Mixing::kShuffles) cycle = std::max(cycle, kLaneFiles);
-  if (node.op->mixing() == Operator::Mixing::kInterleaves) cycle = std::max(cycle, node.op->cycle());
+  cycle = std::max(cycle, CycleOf(node));
   for (const auto& input : node.inputs) Collect(*input, begins ? &shuffled : open, cycle, regions);
   if (begins) regions.push_back(std::move(shuffled));
 }
@@ -187,6 +192,7 @@ Result<Region> WholeInput(const Graph& graph, const Manifest& manifest) {
     } else if (node.op->reads_files()) {
       if (Status status = CutFiles(node, manifest, kEndlessRows, region.pieces); !status.ok()) failed = std::move(status);
     } else {
+      region.cycle = std::max(region.cycle, CycleOf(node));
       for (const auto& input : node.inputs) self(*input, self);
     }
   };

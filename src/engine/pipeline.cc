@@ -26,8 +26,9 @@ constexpr uint64_t kLeastRangeRows = 4;          // of rows that may be batches
 constexpr uint64_t kRangeBytes = 256 * kKiB;     // about, of rows that code makes
 constexpr uint64_t kLargeRangeBytes = 2 * kMiB;  // of few rows: a range costs a commit of the dispatcher, whatever is in it
 constexpr uint64_t kFewRows = 32;
-constexpr uint64_t kRaggedLength = 64;           // supposed, where rows of code differ
-constexpr uint64_t kOpenFileBytes = 160 * kKiB;  // a window of records, and of an inflater
+constexpr uint64_t kRaggedLength = 64;  // supposed, where rows differ
+constexpr uint64_t kLargeGroup = 64 * kKiB;
+constexpr uint64_t kOpenFileBytes = 272 * kKiB;  // a window of records, and an inflater: see InflateMemory()
 constexpr uint64_t kInflation = 4;               // bytes of rows for a byte of a file, about
 
 uint64_t StateBytes(const Graph& graph, const LaneTable& table) {
@@ -65,15 +66,28 @@ Result<uint32_t> LanesOfEpoch(const Graph& graph, const LaneTable& table, const 
   return static_cast<uint32_t>(table.lanes() * passes);
 }
 
-// A row of code may be a whole batch. Consumers that go in step want their ranges small.
-uint64_t RangeOfCode(const Spec& spec) {
+// About.
+uint64_t RowBytes(const Spec& spec) {
   uint64_t bytes = 0;
   for (const ColumnSpec& column : spec.columns) {
     uint64_t values = SizeOf(column.dtype);
     for (const int64_t dimension : column.shape) values *= dimension == kRagged ? kRaggedLength : static_cast<uint64_t>(dimension);
     bytes += values;
   }
-  bytes = std::max<uint64_t>(bytes, 1);
+  return std::max<uint64_t>(bytes, 1);
+}
+
+// Each block is a few messages and wakes. That is little beside reading files; it shows where code is called for it, and where large rows only
+// have to be copied.
+uint64_t BlockTarget(const Graph& graph, const Layout& layout) {
+  bool in_memory = RowBytes(layout.row_spec) * layout.group_rows() >= kLargeGroup;
+  engine::ForEachNode(*graph.root, [&](const Node& node) { in_memory = in_memory && !node.op->reads_files(); });
+  return graph.runs_code || in_memory ? kLargeBlockTarget : kBlockTarget;
+}
+
+// A row of code may be a whole batch. Consumers that go in step want their ranges small.
+uint64_t RangeOfCode(const Spec& spec) {
+  const uint64_t bytes = RowBytes(spec);
   const uint64_t few = std::min(kLargeRangeBytes / bytes, kFewRows);
   return std::clamp(std::max(kRangeBytes / bytes, few), kLeastRangeRows, kRangeRows);
 }
@@ -114,6 +128,7 @@ class CompiledPipeline final : public Pipeline {
     return HashManifest(SerializeManifest(compiled_->manifest) + (cut == 0 ? "" : " cut " + std::to_string(cut)));
   }
   bool runs_code() const override { return compiled_->graph.runs_code; }
+  uint64_t block_target() const override { return BlockTarget(compiled_->graph, compiled_->layout); }
   std::string explain() const override { return compiled_->explain; }
 
   Result<std::unique_ptr<LaneRun>> OpenLane(const LaneRequest& request) const override {

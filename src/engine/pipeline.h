@@ -74,6 +74,8 @@ class Pipeline {
   virtual std::string inputs_hash() const = 0;
   // Some operator is not native: lanes need a host for it, and a step waits for user code.
   virtual bool runs_code() const = 0;
+  // Bytes that a block is best made of, where there is memory for many.
+  virtual uint64_t block_target() const = 0;
   // How it was cut and why, in words: classes of operators, purity, files a batch draws from.
   virtual std::string explain() const = 0;
   // The cost is at most that of producing the lane up to `from`, and a seek where the input allows one.

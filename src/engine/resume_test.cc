@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "engine/testing.h"
+#include "formats/tfrecord.h"
 
 namespace penstock::engine::testing {
 namespace {
@@ -90,6 +93,20 @@ TEST(Blocks, ReachTheTargetAndHaveEqualDigestsWhenReplayed) {
   EXPECT_NE(digests[0], digests[1]);
 }
 
+TEST(Digest, ShowsARecordThatIsAnother) {
+  const TempDir dir;
+  const auto digest_of = [&](std::string_view second) {
+    std::string file;
+    for (const std::string_view record : {std::string_view("first"), second, std::string_view("third")}) AppendRecord(record, file);
+    std::ofstream(dir.Path("records")) << file;
+    std::vector<uint64_t> digests;
+    ReadLane(*Compile(Records({dir.Path("records")})), 0, {.on_block = [&](const BlockInfo& block) { digests.push_back(block.digest); }});
+    return digests;
+  };
+  EXPECT_EQ(digest_of("one"), digest_of("one"));
+  EXPECT_NE(digest_of("one"), digest_of("two"));
+}
+
 // Says busy `times` times before each block.
 class Reluctant final : public ExtentAllocator {
  public:
@@ -145,6 +162,17 @@ TEST(Blocks, ThatCanNeverFitAreAnErrorThatNamesTheRowAndTheFlag) {
   EXPECT_EQ(status.detail("seq"), "3");
   EXPECT_EQ(status.detail("lane"), "0");
   EXPECT_THAT(status.message(), ::testing::HasSubstr("--memory"));
+}
+
+TEST(State, OfGzipFilesThatTakeTurnsIsWithinWhatALaneReserves) {
+  TempDir dir;
+  const auto plan = Over(Records(WriteFiles(dir, 16, 300, Compression::kGzip, 1000)), "interleave", {{"cycle_length", int64_t{16}}});
+  const auto pipeline = Compile(Over(plan, "take", {{"count", int64_t{10'000}}}));  // one lane
+  HeapExtents heap;
+  const auto run = pipeline->OpenLane({.key = {}, .from = {}, .to = kLaneEnd, .block_target = 100'000, .block_cap = 1'000'000, .allocator = &heap});
+  ASSERT_TRUE(std::holds_alternative<Produced>((*run)->Step()));
+  EXPECT_GT((*run)->state_bytes(), 16 * InflateMemory()) << "all are open";
+  EXPECT_LT((*run)->state_bytes(), pipeline->layout().state_bytes);
 }
 
 TEST(State, OfAShuffleThatOutgrowsTheBudgetIsAnErrorThatNamesTheFlag) {

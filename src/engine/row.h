@@ -28,13 +28,16 @@ class RecordBytes {
   std::string_view view() const { return window_ == nullptr ? std::string_view(own_) : shared_; }
   uint64_t held() const { return own_.capacity() + (window_ == nullptr ? 0 : shared_.size()); }
 
-  void Share(std::string_view bytes, std::shared_ptr<const void> window) {
+  // crc: that these bytes were checked against, where they were.
+  void Share(std::string_view bytes, std::shared_ptr<const void> window, std::optional<uint32_t> crc) {
     shared_ = bytes;
     window_ = std::move(window);
+    crc_ = crc;
   }
   // Memory of its own, to be filled.
   std::string& Own() {
     window_.reset();
+    crc_.reset();
     return own_;
   }
   // For a row that stays longer than its neighbours, so that it does not keep their window.
@@ -50,11 +53,14 @@ class RecordBytes {
   }
   // No bytes; memory of its own is kept for the next.
   void Clear() { Own().clear(); }
+  // A checksum of them; they are looked at only where nobody has done so before.
+  uint32_t Checksum() const;
 
  private:
   std::shared_ptr<const void> window_;
   std::string_view shared_;  // in window_, where there is one
   std::string own_;
+  std::optional<uint32_t> crc_;
 };
 
 struct Row {
@@ -71,6 +77,8 @@ inline uint64_t HeldBytes(const Row& row) {
 }
 void Detach(Row& row);  // its bytes, and those of its parts
 void Clear(Row& row);   // likewise
+// What its values are made of, in a number: whoever evaluates rows with one name gets the same values.
+uint32_t NameOf(const Row& row);
 
 // Rows one after the other. Used by one thread at a time; after an error or the end it is not asked again.
 class RowStream {

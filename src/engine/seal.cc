@@ -1,8 +1,8 @@
 #include "engine/seal.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/crc32c.h"
 #include "base/guarded.h"
@@ -11,42 +11,28 @@ namespace penstock::engine {
 
 namespace {
 
-uint64_t DigestOf(const BlockPlan& block, uint32_t content) {
+uint64_t DigestOf(const BlockPlan& block, std::span<const uint32_t> content) {
   const uint32_t shape = Crc32c(std::as_bytes(std::span(block.places)), static_cast<uint32_t>(block.header.first_seq));
-  return uint64_t{shape} << 32 | content;
+  return uint64_t{shape} << 32 | Crc32c(std::as_bytes(content));
 }
 
 }  // namespace
 
 void SealBlock(BlockPlan& block, std::span<std::byte> memory) {
-  uint32_t content = 0;
+  std::vector<uint32_t> crcs;
   if (kGuarded) {
-    for (const BufferPlace& place : block.places) content = Crc32c(memory.subspan(place.offset, place.length), content);
-    block.header.digest = DigestOf(block, content);
+    for (const BufferPlace& place : block.places) crcs.push_back(Crc32c(memory.subspan(place.offset, place.length)));
   }
-  WriteBlockHead(block, memory);
+  SealBlock(block, crcs, memory);
 }
 
-void CopyAndSealBlock(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory) {
-  uint32_t content = 0;
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    std::byte* const to = memory.data() + block.places[i].offset;
-    if (kGuarded) {
-      content = CopyWithCrc32c(buffers[i], to, content);
-    } else {
-      std::copy(buffers[i].begin(), buffers[i].end(), to);
-    }
-  }
+void SealBlock(BlockPlan& block, std::span<const uint32_t> content, std::span<std::byte> memory) {
   if (kGuarded) block.header.digest = DigestOf(block, content);
   WriteBlockHead(block, memory);
 }
 
-void SealHead(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory) {
-  uint32_t content = 0;
-  if (kGuarded) {
-    for (const auto buffer : buffers) content = Crc32c(buffer, content);
-    block.header.digest = DigestOf(block, content);
-  }
+void SealHead(BlockPlan& block, std::span<const uint32_t> content, std::span<std::byte> memory) {
+  if (kGuarded) block.header.digest = DigestOf(block, content);
   WriteHeadAlone(block, memory);
 }
 

@@ -10,10 +10,11 @@ namespace penstock::engine {
 
 // The buffers are in `memory` at their places: adds digest, head and padding.
 void SealBlock(BlockPlan& block, std::span<std::byte> memory);
-// The buffers are elsewhere, as long as planned: copies them to their places, and adds the rest.
-void CopyAndSealBlock(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory);
-// The buffers stay where they are: adds the digest, and writes the head to `memory`.
-void SealHead(BlockPlan& block, std::span<const std::span<const std::byte>> buffers, std::span<std::byte> memory);
+// The same with what stands for their content in the digest: the CRC-32C of each, which whoever wrote it has taken while it was in the caches, or
+// names of what the rows were made of (NameOf). Runs of one plan all do the same.
+void SealBlock(BlockPlan& block, std::span<const uint32_t> content, std::span<std::byte> memory);
+// The same where the buffers stay elsewhere: `memory` is for the head alone.
+void SealHead(BlockPlan& block, std::span<const uint32_t> content, std::span<std::byte> memory);
 
 // An error of this lane.
 Status InLane(const LaneRequest& request, Status status);

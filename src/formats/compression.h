@@ -1,4 +1,4 @@
-// gzip (RFC 1952, any number of members) and zlib (RFC 1950) streams, in and out, by ISA-L.
+// gzip (RFC 1952, any number of members) and zlib (RFC 1950) streams, in and out.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,13 @@ Compression DetectCompression(std::span<const std::byte> head);
 
 // What comes out of the compressed bytes of `in`. Checksums are verified; damage and truncation are errors that name the file and the offset in the
 // compressed bytes. An empty input is an empty stream.
+//
+// Streams that are read in turns, by whichever threads, are inflated two at a time: a stream that is read takes another one along, whose input lies
+// in memory already, as far as that one's window goes. `in` is read by the stream's own reader alone, with no lock held. A stream that another thread
+// was using when the process forked is an error in the child, which says to open the file again; it never waits there.
 std::unique_ptr<ByteStream> Inflate(std::unique_ptr<ByteStream> in, Compression compression);
 
-// Bytes of memory that such a stream holds.
+// Bytes of memory that such a stream holds, what it is ahead of its reader included.
 uint64_t InflateMemory();
 
 // Compresses piece by piece into a string.

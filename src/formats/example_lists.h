@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/columns.h"
 #include "formats/protobuf_wire.h"
@@ -92,16 +93,17 @@ inline bool AppendFloats(std::string_view list, uint64_t count, Column& out) {
 
 inline bool AppendInts(std::string_view list, uint64_t count, Column& out) {
   std::byte* to = out.ExtendValues(count * sizeof(int64_t));
-  const auto add = [&to](uint64_t value) {
-    std::memcpy(to, &value, sizeof value);
-    to += sizeof value;
-  };
   return ForEachRun(
-      list, WireType::kVarint, [&](std::string_view run) { return ForEachVarint(run, add); },
-      [&](WireReader& wire) {
+      list, WireType::kVarint,
+      [&to](std::string_view run) {
+        const uint64_t values = CountVarints(run);
+        std::byte* const begin = std::exchange(to, to + values * sizeof(int64_t));
+        return DecodeVarints(run, values, begin);
+      },
+      [&to](WireReader& wire) {
         uint64_t value = 0;
         const bool good = wire.Varint(value);
-        add(value);
+        std::memcpy(std::exchange(to, to + sizeof value), &value, sizeof value);
         return good;
       });
 }

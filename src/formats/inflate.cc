@@ -1,127 +1,152 @@
-#include <isa-l/igzip_lib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
 #include <vector>
 
 #include "formats/compression.h"
+#include "formats/inflater.h"
 
 namespace penstock {
 namespace {
 
-constexpr size_t kInputBytes = 128 * 1024;
+class InflateStream;
 
-std::string_view Why(int isal_error) {
-  switch (isal_error) {
-    case ISAL_INVALID_BLOCK: return "an invalid block";
-    case ISAL_INVALID_SYMBOL: return "an invalid symbol";
-    case ISAL_INVALID_LOOKBACK: return "a reference to before its start";
-    case ISAL_INVALID_WRAPPER: return "an invalid header";
-    case ISAL_UNSUPPORTED_METHOD: return "an unknown compression method";
-    case ISAL_INCORRECT_CHECKSUM: return "a checksum that does not match";
-    case ISAL_NEED_DICT: return "a preset dictionary, which is not supported";
-    default: return "damage";
-  }
-}
+// Where the streams of a process find one to be inflated together with. What comes out of a stream is the same whoever inflates it, and when.
+class Meeting {
+ public:
+  // Of this process: a forked child has a place of its own, for that of its parent may be locked by a thread that the child does not have.
+  static Meeting& Place();
+
+  void Join(InflateStream& stream);
+  void Leave(InflateStream& stream);
+  // One that nobody uses now and that can go along, its mutex locked; among the next in the order of opening, which is that of reading where files
+  // take turns. Waits for none.
+  InflateStream* PartnerOf(const InflateStream& stream);
+
+  bool inherited() const { return ::getpid() != pid_; }  // from the process that forked this one
+
+ private:
+  static constexpr size_t kLooksAt = 16;  // streams; there may be very many
+
+  const pid_t pid_ = ::getpid();
+  std::mutex mutex_;
+  std::vector<InflateStream*> streams_;
+};
 
 class InflateStream final : public ByteStream {
  public:
   InflateStream(std::unique_ptr<ByteStream> in, Compression compression)
-      : in_(std::move(in)), compression_(compression), state_(std::make_unique<inflate_state>()), input_(kInputBytes) {
-    isal_inflate_init(state_.get());
-    StartMember();
+      : in_(std::move(in)),
+        inflater_(
+            in_->name(), [this](std::span<std::byte> out) { return ReadInput(out); }, compression) {
+    meeting_.Join(*this);
   }
+  ~InflateStream() override { meeting_.Leave(*this); }
 
   const std::string& name() const override { return in_->name(); }
-  std::string where() const override { return "compressed offset " + std::to_string(offset()); }
+  std::string where() const override {
+    const auto lock = Lock();
+    return lock.owns_lock() ? inflater_.where() : "an offset that a thread before the fork knew";
+  }
 
   Result<size_t> Read(std::span<std::byte> out) override {
-    for (;;) {
-      PENSTOCK_TRY(failed_);
-      if (!member_open_) {
-        PENSTOCK_ASSIGN(const bool more, NextMember());
-        if (!more) return size_t{0};
-      }
-      if (state_->avail_in == 0) PENSTOCK_TRY(Refill());
-      PENSTOCK_ASSIGN(const size_t made, Step(out));
-      const bool finished = state_->block_state == ISAL_BLOCK_FINISH;
-      if (finished) member_open_ = false;
-      if (made > 0) return made;
-      if (!finished && ended_ && state_->avail_in == 0) return Truncated();
+    const auto lock = Lock();
+    if (!lock.owns_lock() || reading_) {
+      return Status(Code::kInvalid, name() + ": the process was forked while another thread read this file; open it again in the child")
+          .With("file", name());
     }
+    if (inflater_.made().empty()) Make(std::min(out.size(), Inflater::kAtOnce));
+    const size_t bytes = std::min(out.size(), inflater_.made().size());
+    if (bytes == 0) PENSTOCK_TRY(inflater_.failed());
+    std::memcpy(out.data(), inflater_.made().data(), bytes);
+    inflater_.Take(bytes);
+    inflater_.ReadAhead();
+    return bytes;
   }
+
+  // For the meeting place.
+  std::mutex& mutex() const { return mutex_; }
+  bool CanGoAlong() const { return !reading_ && inflater_.CanGoAlong(); }  // with the mutex held
 
  private:
-  uint64_t offset() const { return read_ - state_->avail_in; }
+  // Waits for a partner's reader at the most, who decodes and does nothing else. In a forked child that may be a thread which is not there: then
+  // without waiting, and perhaps in vain.
+  std::unique_lock<std::mutex> Lock() const { return meeting_.inherited() ? std::unique_lock(mutex_, std::try_to_lock) : std::unique_lock(mutex_); }
 
-  void StartMember() {
-    state_->crc_flag = compression_ == Compression::kGzip ? ISAL_GZIP : ISAL_ZLIB;
-    member_open_ = false;
-  }
-
-  Result<size_t> Step(std::span<std::byte> out) {
-    const auto room = static_cast<uint32_t>(std::min<size_t>(out.size(), 1U << 30));
-    state_->next_out = reinterpret_cast<uint8_t*>(out.data());
-    state_->avail_out = room;
-    const int result = isal_inflate(state_.get());
-    const size_t made = room - state_->avail_out;
-    if (result == ISAL_DECOMP_OK) return made;
-    failed_ = Error("the " + std::string(Name(compression_)) + " data has " + std::string(Why(result)));
-    if (made == 0) return failed_;
-    return made;  // what came before the damage is good
-  }
-
-  Status Refill() {
-    if (ended_) return {};
-    PENSTOCK_ASSIGN(const size_t read, in_->Read(input_));
-    ended_ = read == 0;
-    read_ += read;
-    state_->next_in = reinterpret_cast<uint8_t*>(input_.data());
-    state_->avail_in = static_cast<uint32_t>(read);
-    return {};
-  }
-
-  // Whether there is one more gzip member (zlib: the only stream). Zero bytes after the last are padding.
-  Result<bool> NextMember() {
-    for (;;) {
-      if (state_->avail_in == 0) PENSTOCK_TRY(Refill());
-      if (state_->avail_in == 0) return false;
-      if (members_ == 0 || *state_->next_in != 0) break;
-      ++state_->next_in;
-      --state_->avail_in;
+  void Make(size_t bytes) {
+    inflater_.Slide();
+    while (inflater_.made().size() < bytes && !inflater_.over()) {
+      InflateStream* const partner = inflater_.HasInMemory() ? meeting_.PartnerOf(*this) : nullptr;
+      if (partner == nullptr) {
+        inflater_.Step(bytes);
+      } else {
+        const std::unique_lock theirs(partner->mutex_, std::adopt_lock);
+        Inflater::StepTogether(inflater_, bytes, partner->inflater_);
+      }
     }
-    if (members_ > 0 && (compression_ == Compression::kZlib || *state_->next_in != 0x1F)) {
-      return Error("there is something after the end of the " + std::string(Name(compression_)) + " data");
-    }
-    // The reset keeps neither input nor mode.
-    uint8_t* const next = state_->next_in;
-    const uint32_t available = state_->avail_in;
-    isal_inflate_reset(state_.get());
-    state_->next_in = next;
-    state_->avail_in = available;
-    StartMember();
-    member_open_ = true;
-    ++members_;
-    return true;
   }
 
-  Status Truncated() const {
-    return Error("the " + std::string(Name(compression_)) + " data ends too early: the file was cut off, or is still being written");
-  }
-  Status Error(const std::string& what) const {
-    return Status(Code::kData, name() + " at " + where() + ": " + what).With("file", name()).With("offset", std::to_string(offset()));
+  // Of Step() and ReadAhead(), with the mutex held: storage may be slow, so it is left meanwhile, and reading_ keeps others away.
+  Result<size_t> ReadInput(std::span<std::byte> out) {
+    struct Unlocked {
+      explicit Unlocked(InflateStream& stream) : stream_(stream) {
+        stream_.reading_ = true;
+        stream_.mutex_.unlock();
+      }
+      ~Unlocked() {
+        stream_.mutex_.lock();
+        stream_.reading_ = false;
+      }
+      InflateStream& stream_;
+    } const unlocked(*this);
+    return in_->Read(out);
   }
 
+  Meeting& meeting_ = Meeting::Place();
   std::unique_ptr<ByteStream> in_;
-  Compression compression_;
-  std::unique_ptr<inflate_state> state_;
-  std::vector<std::byte> input_;
-  uint64_t read_ = 0;  // bytes taken from in_
-  uint64_t members_ = 0;
-  bool member_open_ = false;
-  bool ended_ = false;
-  Status failed_;
+  mutable std::mutex mutex_;  // whoever has it uses what follows: its reader, or the reader of a stream that takes it along
+  Inflater inflater_;
+  bool reading_ = false;  // its reader waits for input
 };
+
+Meeting& Meeting::Place() {
+  static constinit std::atomic<Meeting*> place = nullptr;  // never deleted: streams may outlive what is static
+  Meeting* found = place.load();
+  if (found != nullptr && !found->inherited()) return *found;
+  auto fresh = std::make_unique<Meeting>();
+  return place.compare_exchange_strong(found, fresh.get()) ? *fresh.release() : *found;
+}
+
+void Meeting::Join(InflateStream& stream) {
+  const std::lock_guard lock(mutex_);
+  streams_.push_back(&stream);
+}
+
+void Meeting::Leave(InflateStream& stream) {
+  if (inherited()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(streams_, &stream);
+  }
+  const std::lock_guard lock(stream.mutex());  // somebody may still have taken it along
+}
+
+InflateStream* Meeting::PartnerOf(const InflateStream& stream) {
+  if (inherited()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const auto self = static_cast<size_t>(std::find(streams_.begin(), streams_.end(), &stream) - streams_.begin());
+  for (size_t i = 1; i < std::min(streams_.size(), 1 + kLooksAt); ++i) {
+    InflateStream* const other = streams_[(self + i) % streams_.size()];
+    if (!other->mutex().try_lock()) continue;
+    if (other->CanGoAlong()) return other;
+    other->mutex().unlock();
+  }
+  return nullptr;
+}
 
 struct CompressionName {
   std::string_view name;
@@ -133,7 +158,7 @@ constexpr std::array kNames = {CompressionName{"auto", Compression::kAuto}, Comp
 
 }  // namespace
 
-uint64_t InflateMemory() { return sizeof(inflate_state) + kInputBytes; }
+uint64_t InflateMemory() { return sizeof(InflateStream) + Inflater::kBuffers; }
 
 std::string_view Name(Compression compression) {
   for (const CompressionName& entry : kNames) {

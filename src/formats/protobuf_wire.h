@@ -1,17 +1,11 @@
 // Protocol Buffers' wire format, as far as tf.Example needs it. Every read is bounded and says whether it worked.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 namespace penstock {
-
-static_assert(std::endian::native == std::endian::little);
-
-inline constexpr uint64_t kTopBits = 0x8080808080808080;  // clear in the last byte of a varint
 
 enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
@@ -29,7 +23,7 @@ class WireReader {
   size_t left() const { return static_cast<size_t>(end_ - at_); }
   const char* at() const { return at_; }
 
-  [[nodiscard]] bool Varint(uint64_t& value) {
+  [[nodiscard, gnu::always_inline]] bool Varint(uint64_t& value) {
     if (at_ == end_) return false;
     const auto first = static_cast<uint8_t>(*at_);
     if (first < 0x80) {
@@ -51,7 +45,7 @@ class WireReader {
     at_ += length;
     return true;
   }
-  [[nodiscard]] bool Tag(WireTag& tag) {
+  [[nodiscard, gnu::always_inline]] bool Tag(WireTag& tag) {
     uint64_t value = 0;
     if (!Varint(value)) return false;
     tag = {value >> 3, static_cast<WireType>(value & 7)};
@@ -82,7 +76,7 @@ class WireReader {
   }
 
  private:
-  bool LongVarint(uint64_t& value) {
+  [[gnu::noinline]] bool LongVarint(uint64_t& value) {
     value = 0;
     for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
       const auto byte = static_cast<uint8_t>(*at_++);
@@ -95,34 +89,5 @@ class WireReader {
   const char* at_;
   const char* end_;
 };
-
-// The low seven bits of each of eight bytes, one after another.
-inline uint64_t JoinSevens(uint64_t word) {
-  word = (word & 0x007F007F007F007F) | (word & 0x7F007F007F007F00) >> 1;
-  word = (word & 0x00003FFF00003FFF) | (word & 0x3FFF00003FFF0000) >> 2;
-  return (word & 0x000000000FFFFFFF) | (word & 0x0FFFFFFF00000000) >> 4;
-}
-
-// Calls `add` for each of many varints that follow each other, without a branch a byte while 8 bytes are left. False where one is damaged.
-template <class Add>
-[[nodiscard]] bool ForEachVarint(std::string_view run, Add add) {
-  const char* at = run.data();
-  const char* const end = at + run.size();
-  while (end - at >= static_cast<ptrdiff_t>(sizeof(uint64_t))) {
-    uint64_t word = 0;
-    std::memcpy(&word, at, sizeof word);
-    const uint64_t last_bytes = ~word & kTopBits;
-    if (last_bytes == 0) break;  // longer than 8 bytes
-    add(JoinSevens(word & (last_bytes ^ (last_bytes - 1))));
-    at += std::countr_zero(last_bytes) / 8 + 1;
-  }
-  WireReader wire({at, static_cast<size_t>(end - at)});
-  while (!wire.done()) {
-    uint64_t value = 0;
-    if (!wire.Varint(value)) return false;
-    add(value);
-  }
-  return true;
-}
 
 }  // namespace penstock

@@ -110,6 +110,8 @@ Result<uint64_t> FindRecord(const ByteSource& source, uint64_t from, uint64_t to
   return end;
 }
 
+uint32_t CrcBehind(std::string_view record) { return Load<uint32_t>(record.data() + record.size()); }
+
 Result<Compression> DetectRecordCompression(const ByteSource& source) {
   std::array<char, kRecordHeader> head{};
   PENSTOCK_ASSIGN(const size_t read, source.ReadAt(0, std::as_writable_bytes(std::span(head))));
@@ -254,7 +256,7 @@ Result<std::string_view> RecordReader::Data(uint64_t length) {
   PENSTOCK_ASSIGN(const bool whole, Hold(kRecordHeader + length + kRecordFooter));
   if (!whole) return Error("the file ends inside a record of " + std::to_string(length) + " bytes");
   const std::string_view data = held().substr(kRecordHeader, length);
-  if (options_.verify_crc && Load<uint32_t>(data.data() + length) != MaskedCrcOf(data)) {
+  if (options_.verify_crc && CrcBehind(data) != MaskedCrcOf(data)) {
     return Error("the data's CRC does not match: the file is damaged");
   }
   return data;

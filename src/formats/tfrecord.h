@@ -80,6 +80,9 @@ class RecordReader {
   std::vector<std::string_view> records_;
 };
 
+// The masked CRC that lies behind a record's data in its reader's window.
+uint32_t CrcBehind(std::string_view record);
+
 // Bytes of memory that a reader holds while no record is larger than its window.
 inline uint64_t RecordMemory(Compression compression, const RecordOptions& options) {
   return options.window + (compression == Compression::kNone ? 0 : InflateMemory());

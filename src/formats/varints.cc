@@ -2,24 +2,28 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
-
-#include "formats/protobuf_wire.h"
 
 namespace penstock {
 namespace {
 
-constexpr ptrdiff_t kChunk = 64;
+static_assert(std::endian::native == std::endian::little);
+
+constexpr size_t kChunk = 64;
+constexpr size_t kBehind = 8;  // bytes behind a chunk that are loaded with its last ones
+constexpr ptrdiff_t kLongest = 10;
+constexpr uint64_t kTopBits = 0x8080808080808080;  // clear in the last byte of a varint
 
 // A bit for each of 64 bytes: whether a varint ends there.
-uint64_t EndsIn(const char* chunk) {
-  uint64_t goes_on = 0;
-  for (int i = 0; i < 4; ++i) {
+[[gnu::always_inline]] inline uint64_t EndsIn(const char* chunk) {
+  const auto goes_on = [chunk](int i) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(chunk) + i);
-    goes_on |= uint64_t{static_cast<uint16_t>(_mm_movemask_epi8(bytes))} << (16 * i);
-  }
-  return ~goes_on;
+    return uint64_t{static_cast<uint16_t>(_mm_movemask_epi8(bytes))} << (16 * i);
+  };
+  return ~(goes_on(0) | goes_on(1) | goes_on(2) | goes_on(3));
 }
 
 uint64_t Load(const char* at) {
@@ -28,50 +32,74 @@ uint64_t Load(const char* at) {
   return word;
 }
 
-void Store(uint64_t value, std::byte*& out) {
-  std::memcpy(out, &value, sizeof value);
-  out += sizeof value;
-}
-
+// The low seven bits of each of the first `length` bytes, or of all eight, one after another.
 struct JoinByShifts {
-  uint64_t operator()(uint64_t word) const { return JoinSevens(word); }
+  uint64_t operator()(uint64_t word, ptrdiff_t length) const {
+    if (length < 8) word &= ~uint64_t{0} >> (64 - 8 * length);
+    word = (word & 0x007F007F007F007F) | (word & 0x7F007F007F007F00) >> 1;
+    word = (word & 0x00003FFF00003FFF) | (word & 0x3FFF00003FFF0000) >> 2;
+    return (word & 0x000000000FFFFFFF) | (word & 0x0FFFFFFF00000000) >> 4;
+  }
 };
 struct JoinByPext {
-  [[gnu::target("bmi2")]] uint64_t operator()(uint64_t word) const { return _pext_u64(word, ~kTopBits); }
+  [[gnu::target("bmi2")]] uint64_t operator()(uint64_t word, ptrdiff_t length) const {
+    return _pext_u64(_bzhi_u64(word, static_cast<unsigned>(8 * length)), ~kTopBits);
+  }
 };
 
-// Decodes what ends in the chunk at `at`, behind which 8 bytes can be read, to `out`, as far as it goes. The ends are found first, so that no load
-// waits for the one before. Returns where it stopped: the start of a varint that ends behind the chunk, is longer than 8 bytes, or has no room.
+// What the ninth byte and the tenth, if it has one, add to the value: negative numbers and hashes of 64 bits are that long.
+[[gnu::always_inline]] inline uint64_t HighBits(const char* ninth, ptrdiff_t length) {
+  const uint64_t high = static_cast<uint8_t>(ninth[0]) & 0x7FU;
+  return high << 56 | (length == kLongest ? static_cast<uint64_t>(ninth[1]) << 63 : 0);
+}
+
+// Decodes to `out`, as far as there is room, the varints that `ends` says end in the chunk at `at`, behind which kBehind bytes can be read. The ends
+// are found first, so that no load waits for the one before. Returns where it stopped: the start of a varint that ends behind the chunk, is longer
+// than any can be, or has no room.
 template <class Join>
-[[gnu::always_inline]] inline const char* DecodeChunk(const char* at, std::byte*& out, const std::byte* out_end, Join join) {
+[[gnu::always_inline]] inline const char* DecodeChunk(const char* at, uint64_t ends, std::byte*& out, const std::byte* out_end, Join join) {
   const char* start = at;
-  for (uint64_t ends = EndsIn(at); ends != 0; ends &= ends - 1) {
+  std::byte* to = out;  // not through the reference, which what is stored could change
+  for (; ends != 0; ends &= ends - 1) {
     const char* const next = at + std::countr_zero(ends) + 1;
     const auto length = next - start;
-    if (length > 8 || out == out_end) break;
-    Store(join(Load(start) & ~uint64_t{0} >> (64 - 8 * length)), out);
+    if (length > kLongest || to == out_end) break;
+    uint64_t value = join(Load(start), length);
+    if (length > 8) value |= HighBits(start + 8, length);
+    std::memcpy(to, &value, sizeof value);
+    to += sizeof value;
     start = next;
   }
+  out = to;
   return start;
 }
 
-// All chunks of [at, end) that have 8 bytes behind them, as far as DecodeChunk goes.
+// All of `run`, as far as DecodeChunk goes; what is behind the last whole chunk from a copy that can be read beyond its end.
 template <class Join>
-[[gnu::always_inline]] inline const char* DecodeChunks(const char* at, const char* end, std::byte*& out, const std::byte* out_end, Join join) {
-  while (end - at >= kChunk + 8) {
-    const char* const next = DecodeChunk(at, out, out_end, join);
-    if (next == at) break;
+[[gnu::always_inline]] inline bool Decode(std::string_view run, std::byte* out, const std::byte* out_end, Join join) {
+  const char* at = run.data();
+  const char* const end = at + run.size();
+  while (end - at >= static_cast<ptrdiff_t>(kChunk + kBehind)) {
+    const char* const next = DecodeChunk(at, EndsIn(at), out, out_end, join);
+    if (next == at) return false;
     at = next;
   }
-  return at;
+  while (at != end) {
+    std::array<char, kChunk + kBehind> copy{};
+    const size_t bytes = std::min(kChunk, static_cast<size_t>(end - at));
+    std::memcpy(copy.data(), at, bytes);
+    const uint64_t ends = EndsIn(copy.data()) & ~uint64_t{0} >> (kChunk - bytes);
+    const auto decoded = DecodeChunk(copy.data(), ends, out, out_end, join) - copy.data();
+    if (decoded == 0) return false;
+    at += decoded;
+  }
+  return out == out_end;
 }
 
-const char* DecodeByShifts(const char* at, const char* end, std::byte*& out, const std::byte* out_end) {
-  return DecodeChunks(at, end, out, out_end, JoinByShifts{});
-}
+bool DecodeByShifts(std::string_view run, std::byte* out, const std::byte* out_end) { return Decode(run, out, out_end, JoinByShifts{}); }
 
-[[gnu::target("bmi,bmi2")]] const char* DecodeByPext(const char* at, const char* end, std::byte*& out, const std::byte* out_end) {
-  return DecodeChunks(at, end, out, out_end, JoinByPext{});
+[[gnu::target("bmi,bmi2")]] bool DecodeByPext(std::string_view run, std::byte* out, const std::byte* out_end) {
+  return Decode(run, out, out_end, JoinByPext{});
 }
 
 // Zen before its third generation has the instruction, but as a slow loop.
@@ -90,12 +118,8 @@ uint64_t CountVarints(std::string_view run) {
 }
 
 bool DecodeVarints(std::string_view run, uint64_t n, std::byte* out) {
-  const char* const end = run.data() + run.size();
   const std::byte* const out_end = out + n * sizeof(uint64_t);
-  const char* const at = (kFastPext ? DecodeByPext : DecodeByShifts)(run.data(), end, out, out_end);
-  const std::string_view rest(at, static_cast<size_t>(end - at));
-  const auto room = static_cast<uint64_t>(out_end - out) / sizeof(uint64_t);
-  return CountVarints(rest) == room && ForEachVarint(rest, [&out](uint64_t value) { Store(value, out); });
+  return (kFastPext ? DecodeByPext : DecodeByShifts)(run, out, out_end);
 }
 
 }  // namespace penstock

@@ -43,6 +43,14 @@ TEST(Varints, AreDecodedWhateverTheirLengthAndNumber) {
   }
 }
 
+TEST(Varints, OfNineAndTenBytesAmongShortOnesAreDecoded) {
+  for (const size_t n : {3, 20, 200}) {
+    std::vector<uint64_t> values(n);
+    for (size_t i = 0; i < n; ++i) values[i] = i % 3 == 0 ? ~uint64_t{0} - i : i % 3 == 1 ? uint64_t{1} << 62 | i : i;
+    EXPECT_EQ(Decoded(RunOf(values), n), values);
+  }
+}
+
 TEST(Varints, OfAnotherNumberThanExpectedAreRefused) {
   for (const size_t n : {1, 9, 60, 100}) {
     const std::string run = RunOf(Numbers(n, 48));

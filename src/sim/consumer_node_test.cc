@@ -3,55 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
-#include <memory>
 #include <set>
-#include <vector>
 
-#include "sim/trainer.h"
+#include "sim/quiet_cluster.h"
 
 namespace penstock::sim {
 namespace {
 
 using std::chrono::seconds;
 
-// A dispatcher, a worker and the ranks of one strict job, without any fault but those of the script.
-class ConsumerNodeTest : public testing::Test {
+class ConsumerNodeTest : public QuietCluster {
  protected:
-  ConsumerNodeTest() {
-    scenario.workers = 1;
-    scenario.worker_memory = 1 << 20;
-    JobScenario job;
-    job.name = "train";
-    job.seed = 5;
-    job.mode = Mode::kStrict;
-    job.layout.lanes = 6;
-    job.layout.batch = 2;
-    job.consumers = 2;
-    job.declared = true;
-    job.on_death = OnDeath::kHold;
-    job.reader_memory = 1 << 20;
-    scenario.jobs = {job};
-    workers.push_back(std::make_unique<WorkerNode>(world, scenario, home, 0));
-    trainer = std::make_unique<Trainer>(world, scenario, scenario.jobs[0], cluster);
-    dispatcher.Start();
-    workers[0]->Start();
-  }
-  bool Run(Duration time, const std::function<bool()>& done) { return world.Run(world.now() + time, done); }
-  void Run(Duration time) {
-    Run(time, [] { return false; });
-  }
-
-  Scenario scenario;
-  TraceLog trace{TraceLog::Keep::kNothing};
-  World world{3, trace};
-  GrantBook book;
-  DispatcherNode dispatcher{world, &book, "dispatcher"};
-  DispatcherNode stale{world, nullptr, "stale"};
-  const Home home{dispatcher, stale};
-  std::vector<std::unique_ptr<WorkerNode>> workers;
-  const ConsumerNode::Cluster cluster{home, workers, book};
-  std::unique_ptr<Trainer> trainer;
+  ConsumerNodeTest() : QuietCluster(3, SmallStrictJob()) {}
 };
 
 // It came to a start of two that nobody ever read, to restore it on more ranks. When the others of its own start come, that one makes way for them.

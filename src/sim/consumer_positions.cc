@@ -37,7 +37,7 @@ void ConsumerNode::Restored(const msg::Joined& joined) {
   SetJob(joined);
 }
 
-std::string ConsumerNode::PartJson(const DeliveryLog::Point& point) const { return ToJson(MakePart({job_.name, job_.name, 0}, joined_job_, point)); }
+std::string ConsumerNode::PartJson(const DeliveryLog::Point& point) const { return ToJson(MakePart({job_.name, job_.rows, 0}, joined_job_, point)); }
 
 std::optional<std::string> ConsumerNode::PartAt(uint64_t tag) const {
   const auto point = shelf_->Delivered(tag);
@@ -47,7 +47,7 @@ std::optional<std::string> ConsumerNode::PartAt(uint64_t tag) const {
 
 void ConsumerNode::AnswerParts() {
   if (asks_.empty() || shelf_ == nullptr || !link_) return;
-  for (msg::PartReply& reply : asks_.Answer({job_.name, job_.name, 0}, joined_job_, *shelf_)) {
+  for (msg::PartReply& reply : asks_.Answer({job_.name, job_.rows, 0}, joined_job_, *shelf_)) {
     world_.Send(*link_, *this, {{}, {}, false, std::move(reply)});
   }
 }
@@ -58,13 +58,13 @@ void ConsumerNode::Save(uint64_t behind) {
   const auto at = shelf_->Delivered(current->tag - std::min(behind, current->tag));
   if (!at.ok()) return;
   world_.Trace(*this, "saves the position of step " + std::to_string(at->tag));
-  if (job_.mode == Mode::kStrict) {
-    Position position = MakePart({job_.name, job_.name, 0}, joined_job_, *at);
-    position.kind = Position::Kind::kPosition;
-    return trainer_.Saved(history(), ToJson(position), std::nullopt);
-  }
   Asked asked{Asked::What::kSave};
   if (at->ended) asked.at_end = trainer_.ledger().CutNow(history(), at->epoch);
+  if (job_.mode == Mode::kStrict) {
+    Position position = MakePart({job_.name, job_.rows, 0}, joined_job_, *at);
+    position.kind = Position::Kind::kPosition;
+    return trainer_.Saved(history(), ToJson(position), asked.at_end);
+  }
   Ask(msg::SavePosition{joined_job_.job, joined_job_.consumer, current->generation, at->tag, PartJson(*current), PartJson(*at)}, std::move(asked),
       kSaveWithin);
 }

@@ -1,5 +1,6 @@
 #include "sim/describe.h"
 
+#include "base/delivered.h"
 #include "wire/codec.h"
 
 namespace penstock::sim {
@@ -12,7 +13,7 @@ std::string Lane(const LaneKey& lane) {
 std::string Grants(const std::vector<msg::Grant>& grants) {
   std::string text = "{";
   for (const msg::Grant& grant : grants)
-    text += " " + Lane(grant.range.lane) + "@" + std::to_string(grant.range.from.seq) + "f" + std::to_string(Raw(grant.fence));
+    text += " " + Lane(grant.range.lane) + "@" + CursorText(grant.range.from) + "f" + std::to_string(Raw(grant.fence));
   return text + " }";
 }
 
@@ -21,8 +22,7 @@ std::string Words(const msg::Beat& beat) {
                      (beat.idle ? " idle" : "") + " tail " + std::to_string(beat.tail_rows) + " has " + std::to_string(beat.batches) + "+" +
                      std::to_string(beat.ready_batches) + " holds {";
   for (const msg::Hold& hold : beat.holds) {
-    text += " " + Lane(hold.lane) + "@" + std::to_string(hold.grant_from) + "f" + std::to_string(Raw(hold.fence)) + ":" +
-            std::to_string(hold.asked.seq) +
+    text += " " + Lane(hold.lane) + "@" + CursorText(hold.grant_from) + "f" + std::to_string(Raw(hold.fence)) + ":" + std::to_string(hold.asked.seq) +
             (hold.open    ? "o"
              : hold.ended ? "e"
                           : "") +
@@ -30,7 +30,7 @@ std::string Words(const msg::Beat& beat) {
   }
   text += " } finished {";
   for (const msg::Finish& finish : beat.finished) {
-    text += " " + Lane(finish.lane) + "@" + std::to_string(finish.grant_from) + "f" + std::to_string(Raw(finish.fence)) + ":" +
+    text += " " + Lane(finish.lane) + "@" + CursorText(finish.grant_from) + "f" + std::to_string(Raw(finish.fence)) + ":" +
             std::to_string(finish.upto.seq) + (finish.ended ? "." : "");
   }
   return text + " }";

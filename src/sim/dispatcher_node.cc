@@ -26,6 +26,7 @@ void DispatcherNode::Begin() {
   options.cluster = hello().cluster;
   options.term = term_;
   options.check_plan = [](std::string_view plan) -> Result<std::string> { return std::string(plan); };
+  options.rows_of = [](std::string_view plan) -> Result<std::string> { return std::string(plan.substr(0, plan.find('.'))); };
   options.worker_deadline = std::chrono::seconds(60);
   core_ = std::make_unique<DispatcherCore>(std::move(options));
   if (Status status = core_->Restore(Now(), store_); !status.ok()) world_.Violated("restore: " + status.ToString());
@@ -179,25 +180,26 @@ void DispatcherNode::CheckGiven(LinkId link, const Message& message) {
 void DispatcherNode::CheckGrants() {
   struct Part {
     Cursor from;
-    Seq to;
+    Cursor to;
   };
   std::map<std::pair<uint64_t, LaneKey>, std::vector<Part>> parts;
   for (const auto& [key, value] : store_) {
     Result<ParsedKey> parsed = ParseKey(key);
     if (parsed->kind == "member") {
       Result<StoredMember> member = DecodeMember(value);
-      for (const StoredGrant& grant : member->grants) parts[{parsed->first, grant.name.lane}].push_back({grant.held.from, grant.held.to});
+      for (const StoredGrant& grant : member->grants) parts[{parsed->first, grant.name.lane}].push_back({grant.held.from, grant.held.end()});
     } else if (parsed->kind == "epoch") {
       const EpochShape any{kEndlessLanes, 0};
       Result<EpochState> state = DecodeEpoch(Epoch{static_cast<uint32_t>(parsed->second)}, any, value);
       if (!state.ok()) continue;  // ranged: its shape is the job's
-      for (const auto& [place, piece] : state->pool()) parts[{parsed->first, piece.lane}].push_back({piece.from, piece.to});
+      for (const auto& [place, piece] : state->pool())
+        parts[{parsed->first, piece.lane}].push_back({piece.from, EndOf(piece.to, piece.last_children)});
     }
   }
   for (auto& [lane, list] : parts) {
     std::sort(list.begin(), list.end(), [](const Part& a, const Part& b) { return a.from < b.from; });
     for (size_t i = 0; i + 1 < list.size(); ++i) {
-      if (list[i].to > list[i + 1].from.seq) world_.Violated("two grants overlap in " + ToString(lane.second));
+      if (list[i].to > list[i + 1].from) world_.Violated("two grants overlap in " + ToString(lane.second));
     }
   }
 }

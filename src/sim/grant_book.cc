@@ -3,19 +3,20 @@
 #include <algorithm>
 
 #include "base/constants.h"
+#include "base/delivered.h"
 
 namespace penstock::sim {
 namespace {
 
 std::string Words(const GrantName& name) {
-  return ToString(name.lane) + " from row " + std::to_string(name.from) + " at fence " + std::to_string(Raw(name.fence));
+  return ToString(name.lane) + " from row " + CursorText(name.from) + " at fence " + std::to_string(Raw(name.fence));
 }
 
 }  // namespace
 
 std::string GrantBook::Given(JobId job, Generation generation, ConsumerId to, const std::vector<msg::Grant>& grants) {
   for (const msg::Grant& grant : grants) {
-    const Entry added{{grant.range.lane, grant.range.from.seq, grant.fence}, grant.range.to, to, grant.range.from};
+    const Entry added{{grant.range.lane, grant.range.from, grant.fence}, grant.range.end(), to, grant.range.from};
     std::vector<Entry>& entries = lanes_[{job, generation, grant.range.lane}];
     const auto same = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.name == added.name; });
     if (same != entries.end() && same->consumer != to) return Words(added.name) + " was given to two consumers";
@@ -32,7 +33,7 @@ std::string GrantBook::Add(std::vector<Entry>& entries, const Entry& added) cons
     if (entry.name.fence >= added.name.fence) return Words(added.name) + " was given out while there was " + Words(entry.name);
     const bool inside = added.name.from >= entry.name.from && added.name.from < entry.to;
     if (inside && added.asked < entry.asked) {
-      return Words(added.name) + " was given out though its holder had asked for row " + std::to_string(entry.asked.seq);
+      return Words(added.name) + " was given out though its holder had asked for row " + CursorText(entry.asked);
     }
   }
   entries.push_back(added);
@@ -49,7 +50,7 @@ void GrantBook::Heard(TimePoint now, const msg::Beat& beat) {
     const auto lane = lanes_.find({beat.job, beat.generation, hold.lane});
     if (lane == lanes_.end()) continue;
     const bool taken = std::any_of(lane->second.begin(), lane->second.end(), [&](const Entry& entry) {
-      return entry.name.fence > hold.fence && entry.name.from < hold.asked.seq && hold.grant_from < entry.to;
+      return entry.name.fence > hold.fence && entry.name.from < hold.asked && hold.grant_from < entry.to;
     });
     if (taken) continue;
     for (Entry& entry : lane->second) {
@@ -77,7 +78,7 @@ std::string GrantBook::Delivered(JobId job, Generation generation, ConsumerId by
   if (lane != lanes_.end()) {
     for (const Entry& entry : lane->second) {
       if (entry.name == slice.grant && entry.consumer == by) granted = true;
-      const bool touches = entry.name.from < slice.end.seq && slice.first.seq < entry.to;
+      const bool touches = entry.name.from < slice.end && slice.first < entry.to;
       if (touches && entry.name.fence > slice.grant.fence) {
         return "rows of " + Words(slice.grant) + " were delivered though there is fence " + std::to_string(Raw(entry.name.fence));
       }

@@ -27,7 +27,7 @@ class GrantBook {
  private:
   struct Entry {
     GrantName name;
-    Seq to = kLaneEnd;
+    Cursor to;
     ConsumerId consumer{};
     Cursor asked;
     bool lost = false;  // its holder was not heard of for a lease: it may be another's

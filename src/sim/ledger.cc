@@ -32,7 +32,7 @@ Ledger::Start& Ledger::StartOf(HistoryId id, const Reader& reader) {
 std::string Ledger::Deliver(HistoryId id, const Reader& reader, Epoch epoch, const std::vector<Slice>& batch) {
   std::vector<Row> rows;
   for (const Slice& slice : batch) {
-    const auto named = RowsOfSlice(job_, slice);
+    const auto named = RowsOfSlice(*job_, slice);
     if (!named) {
       return "a batch has " + std::to_string(slice.rows) + " rows from " + std::to_string(slice.first.seq) + " to " + std::to_string(slice.end.seq) +
              " of " + penstock::ToString(slice.grant.lane) + ", which are not rows of it";
@@ -40,12 +40,12 @@ std::string Ledger::Deliver(HistoryId id, const Reader& reader, Epoch epoch, con
     rows.insert(rows.end(), named->begin(), named->end());
   }
   if (rows.empty()) return "an empty batch was delivered";
-  const uint64_t whole = job_.layout.batch;
+  const uint64_t whole = job_->layout.batch;
   if (whole > 0 && rows.size() > whole) return "a batch has " + std::to_string(rows.size()) + " rows";
   Branch& branch = BranchOf(id);
   Start& start = StartOf(id, reader);
   bool again = false;
-  if (job_.mode == Mode::kStrict) {
+  if (job_->mode == Mode::kStrict) {
     if (std::string wrong = CheckOrder(branch.places, start, epoch, rows, again); !wrong.empty()) return wrong;
   }
   ++start.steps[epoch];
@@ -63,7 +63,7 @@ std::string Ledger::Deliver(HistoryId id, const Reader& reader, Epoch epoch, con
 
 std::string Ledger::Count(Branch& branch, const Reader& reader, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
-    if (job_.mode != Mode::kReplicated && Has(branch, row)) return ToString(row) + " came again after the restore of a position that has it";
+    if (job_->mode != Mode::kReplicated && Has(branch, row)) return ToString(row) + " came again after the restore of a position that has it";
     std::vector<ConsumerId>& who = branch.seen[row];
     // Lanes of an epoch that a loop left early may come back to it in the next one.
     const bool had = !broken_ && std::find(who.begin(), who.end(), reader.consumer) != who.end();
@@ -75,7 +75,7 @@ std::string Ledger::Count(Branch& branch, const Reader& reader, const std::vecto
 
 const std::vector<std::vector<Row>>& Ledger::OrderOf(uint32_t places, Epoch epoch) {
   const auto [at, added] = order_.try_emplace({places, epoch});
-  if (added) at->second = StrictBatches(job_, epoch, places);
+  if (added) at->second = StrictBatches(*job_, epoch, places);
   return at->second;
 }
 
@@ -84,9 +84,9 @@ std::string Ledger::CheckOrder(uint32_t places, const Start& start, Epoch epoch,
   const std::vector<std::vector<Row>>& batches = OrderOf(places, epoch);
   const auto taken = start.steps.find(epoch);
   const uint64_t step = taken == start.steps.end() ? 0 : taken->second;
-  const uint64_t first = start.ring.epoch == epoch ? start.ring.turn / job_.layout.mix : 0;
+  const uint64_t first = start.ring.epoch == epoch ? start.ring.turn / job_->layout.mix : 0;
   uint64_t g = first + step * start.reader.consumers + start.reader.index;
-  again = g >= batches.size() && job_.even == Even::kPad;
+  again = g >= batches.size() && job_->even == Even::kPad;
   if (again && !batches.empty()) g = batches.size() - 1;
   if (g < batches.size() && batches[g] == rows) return "";
   return "batch " + std::to_string(g) + " of epoch " + std::to_string(Raw(epoch)) + " is not that of the reference order: it begins with " +
@@ -109,13 +109,13 @@ bool Ledger::AnyDied(HistoryId id) const {
 }
 
 std::string Ledger::Joined(HistoryId id, const Reader& reader, const msg::Joined& joined) {
-  if (job_.mode == Mode::kStrict) {
+  if (job_->mode == Mode::kStrict) {
     if (std::string wrong = CheckPlaces(branches_[id], joined); !wrong.empty()) return wrong;
   }
   if (!joined.base.empty()) {
     if (std::string wrong = Restored(BranchOf(id), joined.base); !wrong.empty()) return wrong;
   }
-  if (job_.mode != Mode::kStrict) return "";
+  if (job_->mode != Mode::kStrict) return "";
   Branch& branch = branches_[id];  // whether it is read is not known yet
   Start& start = branch.starts[reader.consumer];
   start.reader = reader;
@@ -143,7 +143,7 @@ std::string Ledger::Restored(Branch& branch, const std::string& base) {
   const Result<Position> position = ParsePosition(base);
   if (!position.ok()) return "the base of a generation is no position: " + position.status().ToString();
   branch.base = position->delivered;
-  if (job_.mode != Mode::kStrict || branch.ring) return "";
+  if (job_->mode != Mode::kStrict || branch.ring) return "";
   if (position->places != 0 && position->places != branch.places) {
     return "a ring of " + std::to_string(branch.places) + " places goes on from a state of " + std::to_string(position->places);
   }
@@ -154,9 +154,9 @@ std::string Ledger::Restored(Branch& branch, const std::string& base) {
 
 // Rows of its epoch that a ring has passed.
 std::set<Row> Ledger::WalkedBy(uint32_t places, const RingPosition& ring) {
-  const bool nothing_left = ring.begun() && ring.ring.empty() && ring.tails.empty() && ring.next_lane >= job_.layout.lanes;
+  const bool nothing_left = ring.begun() && ring.ring.empty() && ring.tails.empty() && ring.next_lane >= job_->layout.lanes;
   const auto& batches = OrderOf(places, ring.epoch);
-  const uint64_t taken = nothing_left ? batches.size() : std::min<uint64_t>(batches.size(), ring.turn / job_.layout.mix);
+  const uint64_t taken = nothing_left ? batches.size() : std::min<uint64_t>(batches.size(), ring.turn / job_->layout.mix);
   std::set<Row> walked;
   for (uint64_t g = 0; g < taken; ++g) walked.insert(batches[g].begin(), batches[g].end());
   return walked;
@@ -164,7 +164,7 @@ std::set<Row> Ledger::WalkedBy(uint32_t places, const RingPosition& ring) {
 
 // Whether a position has the row.
 std::function<bool(const Row&)> Ledger::ClaimsOf(uint32_t places, const Position& position) {
-  if (job_.mode != Mode::kStrict) return [&position](const Row& row) { return Claims(position.delivered, row); };
+  if (job_->mode != Mode::kStrict) return [&position](const Row& row) { return Claims(position.delivered, row); };
   const RingPosition ring = position.ring.value_or(RingPosition{});
   return [ring, walked = WalkedBy(places, ring)](const Row& row) { return row.lane.epoch < ring.epoch || walked.contains(row); };
 }
@@ -203,28 +203,28 @@ std::string Ledger::Saved(HistoryId id, const Position& position, const std::vec
   const auto found = branches_.find(id);
   if (found == branches_.end()) return "";
   const Branch& branch = found->second;
-  if (job_.mode == Mode::kStrict && position.places != branch.places)
+  if (job_->mode == Mode::kStrict && position.places != branch.places)
     return "the position is of a ring of " + std::to_string(position.places) + " places";
   if (!branch.died.empty()) return "";  // the steps of one that was started anew are others
   if (at_end) return SavedAtEnd(branch, position, alive, *at_end);
   // One that is at its epoch's end before the step answers with that, and goes on.
-  if (job_.even == Even::kUneven && job_.epochs > 1) return "";
+  if (job_->even == Even::kUneven && job_->epochs > 1) return "";
   std::set<Row> before;  // the cut
   std::set<Row> after;
   for (const auto& [consumer, start] : branch.starts) {
     const bool lives = std::find(alive.begin(), alive.end(), consumer) != alive.end();
-    const size_t elements = lives && job_.declared ? std::min<size_t>(position.tag, start.ends.size()) : start.ends.size();
+    const size_t elements = lives && job_->declared ? std::min<size_t>(position.tag, start.ends.size()) : start.ends.size();
     const size_t cut = elements == 0 ? 0 : start.ends[elements - 1];
     // What a dead one had last, and what others have now, may be in it or not.
-    if (lives && job_.declared) before.insert(start.rows.begin(), start.rows.begin() + static_cast<ptrdiff_t>(cut));
-    if (!lives || !job_.declared) continue;
+    if (lives && job_->declared) before.insert(start.rows.begin(), start.rows.begin() + static_cast<ptrdiff_t>(cut));
+    if (!lives || !job_->declared) continue;
     after.insert(start.rows.begin() + static_cast<ptrdiff_t>(cut), start.rows.end());
   }
   const auto claims = ClaimsOf(branch.places, position);
   for (const Row& row : before) {
     if (!claims(row)) return "the position at step " + std::to_string(position.tag) + " forgets " + ToString(row);
   }
-  const bool drops = broken_ || (job_.even != Even::kUneven && job_.mode != Mode::kStrict);
+  const bool drops = broken_ || (job_->even != Even::kUneven && job_->mode != Mode::kStrict);
   for (const Row& row : after) {
     const std::vector<ConsumerId>& who = branch.seen.at(row);
     if (who.size() == 1 && !drops && claims(row)) {
@@ -257,41 +257,41 @@ uint64_t Ledger::repeated() const {
 std::vector<LaneKey> Ledger::LanesRead(const Branch& branch) const {
   std::set<ReplicaId> replicas;
   for (const auto& [row, who] : branch.seen) replicas.insert(row.lane.replica);
-  if (job_.mode != Mode::kReplicated) replicas = {ReplicaId{0}};
+  if (job_->mode != Mode::kReplicated) replicas = {ReplicaId{0}};
   std::vector<LaneKey> lanes;
-  for (uint32_t epoch = 0; epoch < job_.epochs; ++epoch) {
+  for (uint32_t epoch = 0; epoch < job_->epochs; ++epoch) {
     for (ReplicaId replica : replicas) {
-      for (uint32_t lane = 0; lane < job_.layout.lanes; ++lane) lanes.push_back({Epoch{epoch}, replica, LaneId{lane}});
+      for (uint32_t lane = 0; lane < job_->layout.lanes; ++lane) lanes.push_back({Epoch{epoch}, replica, LaneId{lane}});
     }
   }
   return lanes;
 }
 
 // Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one. With `pad` fewer rows than consumers, where these are all that is
-// left of it: some would have nothing to repeat. (A source row may have become three.)
+// left of it: some would have nothing to repeat.
 uint64_t Ledger::MayMiss(const Branch& branch, Epoch epoch) const {
-  if (job_.even == Even::kUneven || (job_.even == Even::kPad && job_.mode == Mode::kStrict)) return 0;
-  uint64_t consumers = job_.consumers;
+  if (job_->even == Even::kUneven || (job_->even == Even::kPad && job_->mode == Mode::kStrict)) return 0;
+  uint64_t consumers = job_->consumers;
   bool any_steps = false;
   for (const auto& [id, start] : branch.starts) {
     consumers = std::max<uint64_t>(consumers, start.reader.consumers);
     any_steps = any_steps || start.steps.contains(epoch);
   }
-  if (job_.even == Even::kDrop) return (consumers + 1) * job_.layout.batch;
-  return any_steps ? 0 : (consumers - 1) * (job_.multiplied > 0 ? 3 : 1);
+  if (job_->even == Even::kDrop) return (consumers + 1) * job_->layout.batch;
+  return any_steps ? 0 : consumers - 1;
 }
 
 void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
   const std::vector<LaneKey> lanes = LanesRead(branch);
-  const size_t replicas = job_.layout.lanes == 0 ? 0 : lanes.size() / job_.layout.lanes / job_.epochs;
-  if (job_.mode == Mode::kReplicated && replicas != outcome.workers && !branch.seen.empty()) {
+  const size_t replicas = job_->layout.lanes == 0 ? 0 : lanes.size() / job_->layout.lanes / job_->epochs;
+  if (job_->mode == Mode::kReplicated && replicas != outcome.workers && !branch.seen.empty()) {
     wrong.push_back(std::to_string(replicas) + " replicas were read of " + std::to_string(outcome.workers) + " workers");
   }
   std::map<Epoch, uint64_t> missing;
   for (const LaneKey& lane : lanes) {
     const uint64_t may_miss = MayMiss(branch, lane.epoch);
-    for (const Row& row : RowsOfLane(job_, lane)) {
-      const bool there = branch.seen.contains(row) || (job_.mode != Mode::kReplicated && Has(branch, row));
+    for (const Row& row : RowsOfLane(*job_, lane)) {
+      const bool there = branch.seen.contains(row) || (job_->mode != Mode::kReplicated && Has(branch, row));
       if (!there && ++missing[lane.epoch] > may_miss) return wrong.push_back(ToString(row) + " was never delivered");
     }
   }
@@ -300,14 +300,14 @@ void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::ve
 // All starts of a rank together. One that was started anew alone got again what was not heard of before it died: it has no fewer steps than the
 // others.
 void Ledger::CheckEven(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
-  const bool again = job_.mode == Mode::kStrict && (outcome.unheard || !branch.died.empty());  // a rank may have read an epoch twice
-  if (again || job_.even == Even::kUneven) return;
+  const bool again = job_->mode == Mode::kStrict && (outcome.unheard || !branch.died.empty());  // a rank may have read an epoch twice
+  if (again || job_->even == Even::kUneven) return;
   struct Rank {
     uint64_t steps = 0;
     bool ended = false;
     bool died = false;
   };
-  for (Epoch epoch{0}; Raw(epoch) < job_.epochs; epoch = Epoch{Raw(epoch) + 1}) {
+  for (Epoch epoch{0}; Raw(epoch) < job_->epochs; epoch = Epoch{Raw(epoch) + 1}) {
     std::map<uint32_t, Rank> ranks;
     for (const auto& [id, start] : branch.starts) {
       Rank& rank = ranks[start.reader.index];
@@ -332,11 +332,11 @@ void Ledger::CheckEven(const Branch& branch, const Outcome& outcome, std::vector
 // In strict only a rank that is started anew gets again what it had, if its last words were not heard: its batches are nobody else's.
 void Ledger::CheckRepeats(const Outcome& outcome, std::vector<std::string>& wrong) const {
   // Of a source row that became several the dispatcher counts whole ones.
-  const bool countable = job_.multiplied == 0 || outcome.redelivered == 0;
-  if (job_.mode != Mode::kStrict && countable && repeated() > outcome.redelivered) {
+  const bool countable = job_->multiplied == 0 || outcome.redelivered == 0;
+  if (job_->mode != Mode::kStrict && countable && repeated() > outcome.redelivered) {
     wrong.push_back(std::to_string(repeated()) + " rows were delivered twice, and the dispatcher counted " + std::to_string(outcome.redelivered));
   }
-  if (job_.mode != Mode::kStrict) return;
+  if (job_->mode != Mode::kStrict) return;
   for (const auto& [id, branch] : branches_) {
     for (const auto& [row, who] : branch.seen) {
       const auto lived = std::count_if(who.begin(), who.end(), [&](ConsumerId consumer) { return !branch.died.contains(consumer); });
@@ -357,8 +357,8 @@ std::vector<std::string> Ledger::Check(const Outcome& outcome) const {
   const Branch& last = branches_.at(last_);
   if (!broken_ && !outcome.lost) CheckCoverage(last, outcome, wrong);
   for (const auto& [id, branch] : branches_) CheckEven(branch, outcome, wrong);
-  const bool again = job_.mode == Mode::kStrict && (!last.died.empty() || outcome.unheard);
-  if (broken_ || outcome.expired || again || job_.even != Even::kUneven) return wrong;
+  const bool again = job_->mode == Mode::kStrict && (!last.died.empty() || outcome.unheard);
+  if (broken_ || outcome.expired || again || job_->even != Even::kUneven) return wrong;
   for (const auto& [epoch, count] : last.short_batches) {
     if (count > 1) wrong.push_back(std::to_string(count) + " short batches in epoch " + std::to_string(Raw(epoch)));
   }

@@ -36,7 +36,10 @@ struct Reader {
 
 class Ledger {
  public:
-  explicit Ledger(const JobScenario& job) : job_(job) {}
+  explicit Ledger(const JobScenario& job) : job_(&job) {}
+
+  // From the next generation on: the same rows in batches of another size.
+  void GoesOnAs(const JobScenario& job) { job_ = &job; }
 
   // All of these return what is wrong; "" when all is well.
   std::string Deliver(HistoryId id, const Reader& reader, Epoch epoch, const std::vector<Slice>& batch);
@@ -109,7 +112,7 @@ class Ledger {
   uint64_t MayMiss(const Branch& branch, Epoch epoch) const;
   std::vector<LaneKey> LanesRead(const Branch& branch) const;
 
-  const JobScenario& job_;
+  const JobScenario* job_;
   std::map<HistoryId, Branch> branches_;
   HistoryId last_;                                                             // that began to be read
   std::map<std::pair<uint32_t, Epoch>, std::vector<std::vector<Row>>> order_;  // strict: by places

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/quiet_cluster.h"
+
 namespace penstock::sim {
 namespace {
 
@@ -12,14 +14,8 @@ using testing::HasSubstr;
 class LedgerTest : public testing::Test {
  protected:
   static JobScenario Strict() {
-    JobScenario job;
-    job.name = "train";
-    job.seed = 5;
-    job.mode = Mode::kStrict;
-    job.layout.lanes = 6;
-    job.layout.batch = 2;
+    JobScenario job = SmallStrictJob();
     job.lane_rows = 12;
-    job.declared = true;
     return job;
   }
   std::string Join(HistoryId id, uint32_t places, const std::string& base = "") {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "sim/random.h"
@@ -85,15 +86,42 @@ void DrawConsumers(Random& random, const Scenario& run, JobScenario& job) {
   if (job.lockstep) job.on_death = OnDeath::kHold;
   // Some launchers start a rank that died anew alone. Drawn by itself, so that other seeds are what they were.
   if (job.lockstep && job.mode == Mode::kShared && Random(Hash(job.seed, 41, 7)).Percent(25)) job.together = false;
+  // Ranks that only compare themselves at an epoch's end. Likewise.
+  if (Random(Hash(job.seed, 47, 7)).Percent(25)) job.lockstep = false;
+}
+
+// A job with few rows is read over and over now and then: more epochs than a part keeps apart. Drawn by itself.
+uint32_t DrawMoreEpochs(const JobScenario& job) {
+  Random random(Hash(job.seed, 59, 7));
+  const bool few = job.layout.lanes * job.lane_rows <= 100;
+  return few && random.Percent(20) ? static_cast<uint32_t>(random.Between(4, 8)) : job.epochs;
+}
+
+// Memory for as few groups as any job of the run has.
+uint64_t LeastMemory(const JobScenario& job) { return job.row_bytes * (job.layout.group_rows() + 3) * (job.layout.mix + 1) * 2; }
+
+// What is gone on with in batches of another size has another plan, and so another name. Drawn by itself.
+std::optional<JobScenario> DrawOtherBatch(const JobScenario& job) {
+  Random random(Hash(job.seed, 53, 7));
+  if (job.mode != Mode::kShared || !job.restorable() || job.layout.batch == 0 || !random.Percent(30)) return std::nullopt;
+  JobScenario other = job;
+  const uint64_t most = job.even == Even::kUneven ? 6 : job.layout.batch / job.layout.mix;  // steps enough to be even about
+  other.name = job.name + ".again";
+  other.layout.batch = job.layout.mix * random.Between(1, most);
+  other.layout.serial_range = job.layout.serial ? other.layout.group_rows() * random.Between(1, 8) : 0;
+  other.reader_memory = std::max(job.reader_memory, LeastMemory(other));
+  if (other.layout.batch == job.layout.batch) return std::nullopt;
+  return other;
 }
 
 JobScenario DrawJob(Random& random, const Scenario& run, size_t number) {
   JobScenario job;
-  job.name = number == 0 ? "train" : "other";
+  job.name = job.rows = number == 0 ? "train" : "other";
   job.seed = Hash(run.seed, 23, number);
   job.mode = DrawMode(random);
   DrawLayout(random, run.large, job);
   job.epochs = static_cast<uint32_t>(random.Between(1, run.large ? 2 : 3));
+  if (!run.large) job.epochs = DrawMoreEpochs(job);
   DrawConsumers(random, run, job);
   job.slow = run.faulty() && random.Percent(15);
   job.shared_memory = random.Percent(50);
@@ -132,11 +160,27 @@ Scenario Scenario::FromSeed(uint64_t seed) {
   }
   const size_t jobs = !run.large && random.Percent(15) ? 2 : 1;
   for (size_t i = 0; i < jobs; ++i) run.jobs.push_back(DrawJob(random, run, i));
+  for (const JobScenario& job : run.jobs) {
+    if (const auto other = DrawOtherBatch(job)) run.others.push_back(*other);
+  }
   // All that is asked for can be served, if slowly: group by group in room for a few.
   uint64_t group_bytes = 0;
-  for (const JobScenario& job : run.jobs) group_bytes = std::max(group_bytes, job.row_bytes * (job.layout.group_rows() + 3));
+  for (const auto* list : {&run.jobs, &run.others}) {
+    for (const JobScenario& job : *list) group_bytes = std::max(group_bytes, job.row_bytes * (job.layout.group_rows() + 3));
+  }
   run.worker_memory = group_bytes * (run.has(Fault::kFullBudget) ? random.Between(4, 40) : random.Between(64, 256));
   return run;
+}
+
+const JobScenario* Scenario::OtherBatchOf(const JobScenario& job) const {
+  const auto other = std::find_if(others.begin(), others.end(), [&](const JobScenario& o) { return o.rows == job.name; });
+  return other == others.end() ? nullptr : &*other;
+}
+
+const JobScenario& Scenario::JobOf(const std::string& plan) const {
+  const auto named = [&](const JobScenario& job) { return job.name == plan; };
+  const auto other = std::find_if(others.begin(), others.end(), named);
+  return other == others.end() ? *std::find_if(jobs.begin(), jobs.end(), named) : *other;
 }
 
 uint64_t JobScenario::SourceRows(const LaneKey& lane) const {
@@ -174,7 +218,10 @@ std::string JobScenario::ToString() const {
 
 std::string Scenario::ToString() const {
   std::string text = std::to_string(workers) + " workers; ";
-  for (const JobScenario& job : jobs) text += job.ToString() + "; ";
+  for (const JobScenario& job : jobs) {
+    const JobScenario* other = OtherBatchOf(job);
+    text += job.ToString() + (other != nullptr ? " then batch=" + std::to_string(other->layout.batch) : "") + "; ";
+  }
   text += "faults:";
   for (Fault fault : faults) text += std::string(" ") + penstock::sim::Name(fault) + ",";
   return faults.empty() ? text + " none" : text.substr(0, text.size() - 1);

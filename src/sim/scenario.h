@@ -39,6 +39,7 @@ const std::vector<Fault>& AllFaults();
 // One job of the run.
 struct JobScenario {
   std::string name;
+  std::string rows;   // whose rows they are: those of the job of this name
   uint64_t seed = 0;  // of its rows
   Mode mode = Mode::kShared;
   Layout layout;
@@ -73,10 +74,14 @@ struct Scenario {
   uint32_t workers = 1;
   uint64_t worker_memory = 0;
   std::vector<JobScenario> jobs;
-  std::set<Fault> faults;  // none: everything is exact
+  std::vector<JobScenario> others;  // of some of them, with another batch size and another name: their states are gone on from there
+  std::set<Fault> faults;           // none: everything is exact
   uint64_t calm_after_ms = 0;
 
   static Scenario FromSeed(uint64_t seed);
+  // What a job is gone on as with another batch size; nullptr where it is not.
+  const JobScenario* OtherBatchOf(const JobScenario& job) const;
+  const JobScenario& JobOf(const std::string& plan) const;
   bool has(Fault fault) const { return faults.contains(fault); }
   bool faulty() const { return !faults.empty(); }
   std::string ToString() const;

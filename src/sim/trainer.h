@@ -40,7 +40,7 @@ class Trainer {
   bool MayStep(const ConsumerNode& rank) const;
   bool Unhurried() const { return world_.now() < TimePoint{std::chrono::milliseconds(run_.calm_after_ms)}; }
 
-  const JobScenario& job() const { return job_; }
+  const JobScenario& job() const { return *job_; }
   Ledger& ledger() { return ledger_; }
   const Ledger& ledger() const { return ledger_; }
 
@@ -57,14 +57,16 @@ class Trainer {
   const Checkpoint& AnyCheckpoint();
   static std::string StateOf(const Checkpoint& checkpoint, uint32_t index, bool one_file);
   void StartFrom(const Checkpoint& checkpoint, uint32_t consumers);
+  void ChangeBatch(const JobScenario& other);
   void SetRanks(uint32_t count);
 
   World& world_;
   const Scenario& run_;
-  const JobScenario& job_;
+  const JobScenario* job_;
   const ConsumerNode::Cluster cluster_;
   Ledger ledger_;
-  std::vector<std::unique_ptr<ConsumerNode>> ranks_;  // those beyond `count_` are not used now
+  std::vector<std::unique_ptr<ConsumerNode>> ranks_;    // those beyond `count_` are not used now
+  std::vector<std::unique_ptr<ConsumerNode>> retired_;  // of the job before its batch size changed: what was to happen to them still may
   uint32_t count_;
   uint64_t attempt_ = 0;
   uint64_t restores_ = 0;  // that were begun

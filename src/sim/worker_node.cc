@@ -13,7 +13,9 @@ constexpr auto kFetchWithin = std::chrono::seconds(10);
 void WorkerNode::Start() {
   id_ = WorkerId{Hash(scenario_.seed, 1000 + number_, life())};
   uint64_t target = 0;
-  for (const JobScenario& job : scenario_.jobs) target = std::max(target, job.row_bytes * std::max<uint64_t>(1, job.layout.group_rows()) * 2);
+  for (const auto* jobs : {&scenario_.jobs, &scenario_.others}) {
+    for (const JobScenario& job : *jobs) target = std::max(target, job.row_bytes * std::max<uint64_t>(1, job.layout.group_rows()) * 2);
+  }
   worker::CoreOptions options;
   options.memory = scenario_.worker_memory;
   options.block_target = target;
@@ -75,7 +77,7 @@ void WorkerNode::OnPacket(LinkId link, Packet packet) {
   if (!fetch.empty()) {
     if (const auto* failed = std::get_if<msg::Failed>(&message)) return Tell(worker::JobFailed{fetch.mapped(), failed->error});
     const auto& job = std::get<msg::JobReply>(message);
-    jobs_[job.job] = &JobOf(job.plan);
+    jobs_[job.job] = &scenario_.JobOf(job.plan);
     return Tell(worker::JobKnown{job.job, job.generation, jobs_[job.job]->layout.group_rows(), 0, 0});
   }
   Tell(worker::DispatcherSaid{packet.request, std::move(message)});
@@ -122,10 +124,6 @@ void WorkerNode::CheckAtRest() {
   if (up() && sessions_.empty() && core_->stats().blocks_out != 0) {
     world_.Violated(name() + " holds " + std::to_string(core_->stats().blocks_out) + " blocks and has no session");
   }
-}
-
-const JobScenario& WorkerNode::JobOf(const std::string& plan) const {
-  return *std::find_if(scenario_.jobs.begin(), scenario_.jobs.end(), [&](const JobScenario& job) { return job.name == plan; });
 }
 
 // ---- rows
@@ -232,7 +230,7 @@ void WorkerNode::Do(const worker::SendToDispatcher& a) {
 }
 
 void WorkerNode::Do(const worker::ListJobInputs& a) {
-  const JobScenario& job = JobOf(a.ask.plan);
+  const JobScenario& job = scenario_.JobOf(a.ask.plan);
   After(world_.random.Millis(1, 50), [this, link = link_, request = a.request, id = a.ask.job, layout = job.layout] {
     if (link.has_value()) world_.Send(*link, *this, {{}, request, true, msg::Inputs{id, "manifest", "hash", layout}});
   });

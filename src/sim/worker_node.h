@@ -52,7 +52,6 @@ class WorkerNode final : public Node {
   void Freed(uint64_t handle);
   void FetchTimedOut(RequestId request);
   worker::StepOutcome Make(Task& task, uint64_t room);
-  const JobScenario& JobOf(const std::string& plan) const;
 
   void Do(const worker::SendToConsumer& a);
   void Do(const worker::SendBlock& a);

@@ -76,12 +76,14 @@ Result<std::string> LocalPath(std::string_view uri) {
   const size_t colon = uri.find("://");
   if (colon == uri.npos) return std::string(uri);
   const std::string_view scheme = uri.substr(0, colon);
-  const std::string_view rest = uri.substr(colon + 3);
+  std::string_view rest = uri.substr(colon + 3);
   if (scheme != "file") {
     return Status(Code::kInvalid, "cannot read " + std::string(uri) + ": the scheme '" + std::string(scheme) +
                                       "' is not supported; use a path or file:///path, on storage that every worker mounts")
         .With("file", std::string(uri));
   }
+  constexpr std::string_view kThisHost = "localhost";
+  if (rest.starts_with(kThisHost) && rest.substr(kThisHost.size()).starts_with('/')) rest.remove_prefix(kThisHost.size());
   if (rest.empty() || rest[0] != '/') {
     return Status(Code::kInvalid, std::string(uri) + " names another host; use file:///path").With("file", std::string(uri));
   }

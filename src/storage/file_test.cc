@@ -42,6 +42,8 @@ TEST_F(FileTest, AUriIsAPathOrFile) {
   EXPECT_EQ(*LocalPath("/a/b"), "/a/b");
   EXPECT_EQ(*LocalPath("file:///a/b"), "/a/b");
   EXPECT_THAT(LocalPath("s3://bucket/x").status().message(), HasSubstr("the scheme 's3' is not supported; use a path or file:///path"));
+  EXPECT_EQ(*LocalPath("file://localhost/data/x"), "/data/x");
+  EXPECT_THAT(LocalPath("file://localhost.example/x").status().message(), HasSubstr("another host"));
   EXPECT_THAT(LocalPath("file://host/x").status().message(), HasSubstr("another host"));
   EXPECT_FALSE(LocalPath("").ok());
 }

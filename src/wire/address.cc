@@ -36,6 +36,7 @@ Result<Address> ParseAddress(std::string_view text) {
   } else if (host.find(':') != std::string_view::npos) {
     return Bad(text, "an IPv6 address needs brackets");
   }
+  if (host == "*") return Bad(text, "all addresses of this machine are 0.0.0.0 or [::]");
   return Address(TcpAddress{std::string(host), port});
 }
 

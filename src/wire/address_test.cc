@@ -15,7 +15,7 @@ TEST(Address, OfEveryKindReadsBackAsItIsWritten) {
 }
 
 TEST(Address, ThatIsMalformedIsRefused) {
-  for (const char* text : {"", "host", "host:", "host:x", "host:70000", "host:-1", "::1:80", "[::1:80", "unix:", "@"}) {
+  for (const char* text : {"", "host", "host:", "host:x", "host:70000", "host:-1", "::1:80", "[::1:80", "*:80", "[*]:80", "unix:", "@"}) {
     EXPECT_EQ(ParseAddress(text).status().code(), Code::kInvalid) << text;
   }
   EXPECT_FALSE(ParseAddress("@" + std::string(200, 'x')).ok());

@@ -90,8 +90,8 @@ Offset<fb::Joined> PutBody(Builder& b, const msg::Joined& m) {
   const auto base = b.CreateString(m.base);
   const auto position = b.CreateString(m.position);
   return fb::CreateJoined(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), Raw(m.epoch), m.epochs, static_cast<fb::Mode>(m.mode), m.lease_ms,
-                          layout, hash, workers, job_name, m.index, m.consumers, m.places, static_cast<fb::Even>(m.even), m.undecided, base,
-                          position);
+                          layout, hash, workers, job_name, m.index, m.consumers, m.places, static_cast<fb::Even>(m.even), m.undecided, base, position,
+                          m.workers_version);
 }
 Status TakeBody(const fb::Joined& in, msg::Joined& out) {
   out.job = JobId{in.job()};
@@ -111,6 +111,7 @@ Status TakeBody(const fb::Joined& in, msg::Joined& out) {
   out.undecided = in.undecided();
   out.base = Text(in.base());
   out.position = Text(in.position());
+  out.workers_version = in.workers_version();
   return TakeAll(in.workers(), out.workers);
 }
 
@@ -126,19 +127,29 @@ Status Take(const fb::Grant* in, msg::Grant& out) {
 
 Offset<fb::Hold> Put(Builder& b, const msg::Hold& hold) {
   const auto lane = Put(b, hold.lane);
-  return fb::CreateHold(b, lane, hold.grant_from, Raw(hold.fence), hold.asked.seq, hold.asked.child, hold.open, hold.ready_rows, hold.ended);
+  return fb::CreateHold(b, lane, hold.grant_from.seq, Raw(hold.fence), hold.asked.seq, hold.asked.child, hold.open, hold.ready_rows, hold.ended,
+                        hold.grant_from.child);
 }
 Status Take(const fb::Hold* in, msg::Hold& out) {
-  out = {{}, in->grant_from(), Fence{in->fence()}, {in->asked_seq(), in->asked_child()}, in->open(), in->ready_rows(), in->ended()};
+  out.grant_from = {in->grant_from(), in->grant_child()};
+  out.fence = Fence{in->fence()};
+  out.asked = {in->asked_seq(), in->asked_child()};
+  out.open = in->open();
+  out.ready_rows = in->ready_rows();
+  out.ended = in->ended();
   return Take(in->lane(), out.lane);
 }
 
 Offset<fb::FinishedGrant> Put(Builder& b, const msg::Finish& finish) {
   const auto lane = Put(b, finish.lane);
-  return fb::CreateFinishedGrant(b, lane, finish.grant_from, Raw(finish.fence), finish.upto.seq, finish.upto.child, finish.ended);
+  return fb::CreateFinishedGrant(b, lane, finish.grant_from.seq, Raw(finish.fence), finish.upto.seq, finish.upto.child, finish.ended,
+                                 finish.grant_from.child);
 }
 Status Take(const fb::FinishedGrant* in, msg::Finish& out) {
-  out = {{}, in->grant_from(), Fence{in->fence()}, {in->upto_seq(), in->upto_child()}, in->ended()};
+  out.grant_from = {in->grant_from(), in->grant_child()};
+  out.fence = Fence{in->fence()};
+  out.upto = {in->upto_seq(), in->upto_child()};
+  out.ended = in->ended();
   return Take(in->lane(), out.lane);
 }
 
@@ -147,7 +158,7 @@ Offset<fb::Beat> PutBody(Builder& b, const msg::Beat& m) {
   const auto finished = PutAll(b, m.finished);
   const auto position = b.CreateString(m.position);
   return fb::CreateBeat(b, Raw(m.job), Raw(m.consumer), Raw(m.generation), m.serial, Raw(m.epoch), holds, finished, m.want, m.idle, m.tail_rows,
-                        m.rows, m.bytes, m.wait_ns, m.begun, m.batches, m.ready_batches, position, m.tag);
+                        m.rows, m.bytes, m.wait_ns, m.begun, m.batches, m.ready_batches, position, m.tag, m.workers_version, m.wire_bytes);
 }
 Status TakeBody(const fb::Beat& in, msg::Beat& out) {
   out.job = JobId{in.job()};
@@ -166,6 +177,8 @@ Status TakeBody(const fb::Beat& in, msg::Beat& out) {
   out.ready_batches = in.ready_batches();
   out.position = Text(in.position());
   out.tag = in.tag();
+  out.workers_version = in.workers_version();
+  out.wire_bytes = in.wire_bytes();
   PENSTOCK_TRY(TakeAll(in.holds(), out.holds));
   return TakeAll(in.finished(), out.finished);
 }
@@ -176,7 +189,7 @@ Offset<fb::BeatReply> PutBody(Builder& b, const msg::BeatReply& m) {
   const auto workers = PutAll(b, m.workers);
   const auto waiting_for = b.CreateString(m.waiting_for);
   return fb::CreateBeatReply(b, m.serial, Raw(m.generation), m.lease_ms, grants, revoke, Raw(m.epoch), m.end, m.epoch_done, workers, waiting_for,
-                             m.started, m.limit, m.steps, m.first_tag);
+                             m.started, m.limit, m.steps, m.first_tag, m.workers_version);
 }
 Status TakeBody(const fb::BeatReply& in, msg::BeatReply& out) {
   out.serial = in.serial();
@@ -190,6 +203,7 @@ Status TakeBody(const fb::BeatReply& in, msg::BeatReply& out) {
   out.limit = in.limit();
   out.steps = in.steps();
   out.first_tag = in.first_tag();
+  out.workers_version = in.workers_version();
   PENSTOCK_TRY(TakeAll(in.grants(), out.grants));
   PENSTOCK_TRY(TakeAll(in.revoke(), out.revoke));
   return TakeAll(in.workers(), out.workers);

@@ -39,10 +39,11 @@ Status TakeBody(const fb::WorkerWelcome& in, msg::WorkerWelcome& out) {
 
 Offset<fb::WorkerBeat> PutBody(Builder& b, const msg::WorkerBeat& m) {
   const auto jobs = PutJobs(b, m.jobs);
-  return fb::CreateWorkerBeat(b, Raw(m.worker), m.draining, m.lanes, m.used, m.budget, m.rows, m.bytes, m.rss, m.cpu_ns, jobs);
+  return fb::CreateWorkerBeat(b, Raw(m.worker), m.draining, m.lanes, m.used, m.budget, m.rows, m.bytes, m.rss, m.cpu_ns, jobs, m.wire_bytes);
 }
 Status TakeBody(const fb::WorkerBeat& in, msg::WorkerBeat& out) {
-  out = {WorkerId{in.worker()}, in.draining(), in.lanes(), in.used(), in.budget(), in.rows(), in.bytes(), in.rss(), in.cpu_ns(), TakeJobs(in.jobs())};
+  out = {WorkerId{in.worker()}, in.draining(),       in.lanes(),     in.used(), in.budget(), in.rows(), in.bytes(), in.rss(),
+         in.cpu_ns(),           TakeJobs(in.jobs()), in.wire_bytes()};
   return {};
 }
 
@@ -96,10 +97,12 @@ Status TakeBody(const fb::JobReply& in, msg::JobReply& out) {
 
 Offset<fb::Open> PutBody(Builder& b, const msg::Open& m) {
   const auto range = Put(b, m.range);
-  return fb::CreateOpen(b, Raw(m.job), Raw(m.generation), range, Raw(m.fence), m.credit, Raw(m.consumer), m.urgent, m.by_group);
+  return fb::CreateOpen(b, Raw(m.job), Raw(m.generation), range, Raw(m.fence), m.credit, Raw(m.consumer), m.urgent, m.by_group,
+                        static_cast<uint8_t>(m.compression));
 }
 Status TakeBody(const fb::Open& in, msg::Open& out) {
   out = {JobId{in.job()}, Generation{in.generation()}, {}, Fence{in.fence()}, ConsumerId{in.consumer()}, in.credit(), in.urgent(), in.by_group()};
+  if (in.compression() <= static_cast<uint8_t>(WireCompression::kZstd)) out.compression = static_cast<WireCompression>(in.compression());
   return Take(in.range(), out.range);
 }
 
@@ -184,12 +187,29 @@ Offset<fb::StatusJob> Put(Builder& b, const msg::StatusJob& job) {
   const auto dataset = b.CreateString(job.dataset);
   const auto state = b.CreateString(job.state);
   return fb::CreateStatusJob(b, name, Raw(job.job), dataset, static_cast<fb::Mode>(job.mode), Raw(job.epoch), job.lanes, job.lanes_done,
-                             job.lanes_open, job.consumers, job.rows, job.bytes, job.wait_ns, state, job.redelivered, job.age_ms);
+                             job.lanes_open, job.consumers, job.rows, job.bytes, job.wait_ns, state, job.redelivered, job.watched_ms,
+                             job.watched_rows, job.watched_bytes, job.wire_bytes, job.watched_wire_bytes);
 }
 Status Take(const fb::StatusJob* in, msg::StatusJob& out) {
-  out = {Text(in->name()),  JobId{in->job()},  Text(in->dataset()), {},         Epoch{in->epoch()}, in->lanes(),
-         in->lanes_done(),  in->lanes_open(),  in->consumers(),     in->rows(), in->bytes(),        in->wait_ns(),
-         Text(in->state()), in->redelivered(), in->age_ms()};
+  out = {Text(in->name()),
+         JobId{in->job()},
+         Text(in->dataset()),
+         {},
+         Epoch{in->epoch()},
+         in->lanes(),
+         in->lanes_done(),
+         in->lanes_open(),
+         in->consumers(),
+         in->rows(),
+         in->bytes(),
+         in->wait_ns(),
+         Text(in->state()),
+         in->redelivered(),
+         in->watched_ms(),
+         in->watched_rows(),
+         in->watched_bytes(),
+         in->wire_bytes(),
+         in->watched_wire_bytes()};
   return Take(in->mode(), out.mode);
 }
 
@@ -198,11 +218,12 @@ Offset<fb::StatusWorker> Put(Builder& b, const msg::StatusWorker& worker) {
   const auto name = b.CreateString(worker.name);
   const auto state = b.CreateString(worker.state);
   return fb::CreateStatusWorker(b, Raw(worker.worker), address, name, worker.pid, worker.draining, worker.lanes, worker.used, worker.budget,
-                                worker.rows, worker.bytes, worker.rss, worker.cpu_ns, worker.silent_ms, state);
+                                worker.rows, worker.bytes, worker.rss, worker.cpu_ns, worker.silent_ms, state, worker.wire_bytes);
 }
 Status Take(const fb::StatusWorker* in, msg::StatusWorker& out) {
   out = {WorkerId{in->worker()}, Text(in->address()), Text(in->name()), in->pid(), in->draining(), in->lanes(),     in->used(),
-         in->budget(),           in->rows(),          in->bytes(),      in->rss(), in->cpu_ns(),   in->silent_ms(), Text(in->state())};
+         in->budget(),           in->rows(),          in->bytes(),      in->rss(), in->cpu_ns(),   in->silent_ms(), Text(in->state()),
+         in->wire_bytes()};
   return {};
 }
 

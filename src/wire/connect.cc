@@ -121,7 +121,7 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
     parts_->pipe->Start(*this);
   }
 
-  Result<Extent> OnPayloadComing(const FrameHeader&) override { return Status(Code::kInvalid, "a block before hello"); }
+  Result<Extent> OnPayloadComing(const FrameHeader&, uint64_t) override { return Status(Code::kInvalid, "a block before hello"); }
 
   Status OnFrame(const FrameHeader& header, std::span<const std::byte> body, Extent) override {
     PENSTOCK_ASSIGN(Message message, DecodeMessage(body));

@@ -124,9 +124,14 @@ void DispatcherLink::Stop() {
 }
 
 Status Unreachable(const std::string& address, const Status& why) {
-  const char* advice = IsPermanent(why.code()) ? "" : "; is `penstock dispatcher` running there, and is the address right?";
-  Status said(why.code(), "cannot reach the dispatcher at " + address + ": " + why.message() + advice);
-  return std::move(said).With("address", address);
+  const std::string at = "the dispatcher at " + address + ": ";
+  std::string reason = why.message();
+  if (reason.starts_with(at)) return why;                                              // said before
+  if (reason.starts_with(address + ": ")) reason = reason.substr(address.size() + 2);  // a connection names its peer, too
+  // One that answers is reached: who is not let in is to look at its token or certificate, not at the network.
+  const std::string text =
+      IsPermanent(why.code()) ? at + reason : "cannot reach " + at + reason + "; is `penstock dispatcher` running there, and is the address right?";
+  return Status(why.code(), text).With("address", address);
 }
 
 }  // namespace penstock

@@ -68,7 +68,8 @@ class DispatcherLink final : public ControlHandler, public std::enable_shared_fr
 
 // Trying again would not help: token, version, another cluster.
 bool IsPermanent(Code code);
-// "cannot reach the dispatcher at A: …", and what to look at.
+// "cannot reach the dispatcher at A: …", and what to look at; "the dispatcher at A: …" where it was reached, and is not to be spoken to: a token,
+// certificate or version that is refused, by either side, says itself what to do. Said once, however often this is asked.
 Status Unreachable(const std::string& address, const Status& why);
 
 }  // namespace penstock

@@ -45,11 +45,14 @@ Status CheckForm(const RawHeader& raw) {
   const auto wrong = [&](const char* what) { return Status(Code::kData, "a frame of type " + std::to_string(raw.type) + " with " + what); };
   const auto type = static_cast<FrameType>(raw.type);
   if (type != FrameType::kBlock && raw.payload_bytes != 0) return wrong("a payload");
+  if (type != FrameType::kBlock && (raw.flags & kPacked) != 0) return wrong("a packed payload");
   switch (type) {
     case FrameType::kControl:
     case FrameType::kGoodbye: return raw.body_bytes == 0 ? wrong("no body") : Status();
     case FrameType::kPing: return raw.body_bytes != 0 ? wrong("a body") : Status();
-    case FrameType::kBlock: return raw.body_bytes != 0 ? wrong("a body") : raw.payload_bytes == 0 ? wrong("no payload") : Status();
+    case FrameType::kBlock:
+      if ((raw.body_bytes != 0) != ((raw.flags & kPacked) != 0)) return wrong("a body that does not go with its flags");
+      return raw.payload_bytes == 0 ? wrong("no payload") : Status();
     case FrameType::kLent: return raw.body_bytes != kLentBytes ? wrong("a body of the wrong size") : Status();
   }
   return Status(Code::kMismatch, "an unknown frame type " + std::to_string(raw.type) + "; the peer may be of a newer version");
@@ -81,7 +84,7 @@ Result<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameHeaderByt
   }
   if (raw.header_crc != CrcOf(raw)) return Status(Code::kData, "a frame header was damaged on its way (crc32c)");
   PENSTOCK_TRY(CheckForm(raw));
-  if ((raw.flags & ~(kIsReply | kPayloadCrc)) != 0) return Status(Code::kMismatch, "unknown frame flags " + std::to_string(raw.flags));
+  if ((raw.flags & ~(kIsReply | kPayloadCrc | kPacked)) != 0) return Status(Code::kMismatch, "unknown frame flags " + std::to_string(raw.flags));
   PENSTOCK_TRY(CheckCaps(raw, caps));
   return FrameHeader{static_cast<FrameType>(raw.type), raw.flags, raw.stream, raw.body_bytes, raw.request, raw.payload_bytes, raw.payload_crc};
 }

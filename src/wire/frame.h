@@ -11,7 +11,8 @@
 //   32  u32  crc32c of the payload, with kPayloadCrc
 //   36  u32  crc32c of the 36 bytes before
 //
-// Control and Goodbye carry a FlatBuffers message (codec.h) as their body, Block a block as its payload, Lent an extent in shared memory as its body.
+// Control and Goodbye carry a FlatBuffers message (codec.h) as their body, Block a block as its payload (with kPacked, packed, and its head as the
+// body: packing.h), Lent an extent in shared memory as its body.
 #pragma once
 
 #include <array>
@@ -38,6 +39,7 @@ enum class FrameType : uint8_t {
 
 inline constexpr uint16_t kIsReply = 1;  // the request id is one of the receiver's
 inline constexpr uint16_t kPayloadCrc = 2;
+inline constexpr uint16_t kPacked = 4;  // never sent to who has not asked for it (Open.compression)
 
 struct FrameHeader {
   FrameType type = FrameType::kControl;

@@ -113,8 +113,9 @@ bool FramePipe::ReadOnce(size_t& budget) {
   size_t direct = 0;
   if (wants_ == Wants::kPayload && payload_.size() > 0) {
     rest = header_.payload_bytes - payload_got_;
-    direct = std::min<uint64_t>(rest, kReadPiece);
-    into[pieces++] = {payload_.bytes().data() + payload_got_, direct};
+    const std::span<std::byte> room = PayloadRoom();
+    direct = std::min(room.size(), kReadPiece);
+    into[pieces++] = {room.data(), direct};
   }
   if (direct == rest) into[pieces++] = {staging_.data() + end_, staging_.size() - end_};  // else more payload would come here, and be copied
   std::vector<Fd> descriptors;
@@ -130,9 +131,9 @@ bool FramePipe::ReadOnce(size_t& budget) {
   if (status.ok()) {
     const size_t into_payload = std::min(moved.bytes, direct);
     end_ += moved.bytes - into_payload;
-    payload_got_ += into_payload;
     const bool full = end_ == staging_.size();
-    status = Parse();
+    if (into_payload > 0) status = WrotePayload(into_payload);
+    if (status.ok()) status = Parse();
     if (full && staging_.size() < kStaging) staging_.resize(kStaging);
   }
   if (!status.ok()) Break(status);
@@ -150,7 +151,7 @@ Status FramePipe::Parse() {
     switch (wants_) {
       case Wants::kHeader: PENSTOCK_TRY(TakeHeader()); break;
       case Wants::kBody: PENSTOCK_TRY(TakeBody()); break;
-      case Wants::kPayload: PENSTOCK_TRY(TakePayload(Staged())); break;
+      case Wants::kPayload: PENSTOCK_TRY(TakePayload()); break;
     }
     if (wants_ == before && begin_ == at) break;
   }
@@ -168,10 +169,7 @@ Status FramePipe::TakeHeader() {
   if (header_.body_bytes > 0) {
     wants_ = Wants::kBody;
   } else if (header_.payload_bytes > 0) {
-    PENSTOCK_ASSIGN(payload_, owner_->OnPayloadComing(header_));
-    if (payload_.size() > 0 && payload_.size() < header_.payload_bytes) return Status(Code::kInternal, "too little memory was given for a block");
-    payload_got_ = 0;
-    wants_ = Wants::kPayload;
+    return BeginPayload();
   } else {
     return Deliver();
   }
@@ -183,24 +181,8 @@ Status FramePipe::TakeBody() {
   const auto piece = Staged().first(std::min<size_t>(end_ - begin_, header_.body_bytes - body_.size()));
   body_.insert(body_.end(), piece.begin(), piece.end());
   begin_ += piece.size();
-  return body_.size() == header_.body_bytes ? Deliver() : Status();
-}
-
-Status FramePipe::TakePayload(std::span<const std::byte> more) {
-  const size_t piece = std::min<uint64_t>(more.size(), header_.payload_bytes - payload_got_);
-  const bool kept = payload_.size() > 0;
-  if (piece > 0 && kept) std::memcpy(payload_.bytes().data() + payload_got_, more.data(), piece);
-  begin_ += piece;
-  payload_got_ += piece;
-  if (payload_got_ < header_.payload_bytes) return {};
-  if (kept && (header_.flags & kPayloadCrc) != 0 && Crc32c(payload_.bytes().first(payload_got_)) != header_.payload_crc) {
-    return Status(Code::kData, "a block was damaged on its way (crc32c)");
-  }
-  return Deliver();
-}
-
-void FramePipe::SkipPayload(uint32_t stream) {
-  if (wants_ == Wants::kPayload && header_.stream == stream) payload_.Reset();
+  if (body_.size() < header_.body_bytes) return {};
+  return packed() ? BeginPayload() : Deliver();
 }
 
 Status FramePipe::Deliver() {
@@ -233,7 +215,7 @@ class FramePipe::Gather {
   void Add(const Outgoing& out) {
     Add(out.head);
     Add(std::as_bytes(std::span(out.frame.body.data(), out.frame.body.size())));
-    Add(out.frame.payload.bytes());
+    Add(out.frame.payload.sent());
     if (out.frame.payload.following() == nullptr) return;
     for (const auto piece : out.frame.payload.following()->pieces) Add(piece);
   }
@@ -256,7 +238,7 @@ class FramePipe::Gather {
 namespace {
 
 uint32_t CrcOf(const Extent& payload) {
-  uint32_t crc = Crc32c(payload.bytes());
+  uint32_t crc = Crc32c(payload.sent());
   if (payload.following() == nullptr) return crc;
   for (const auto piece : payload.following()->pieces) crc = Crc32c(piece, crc);
   return crc;
@@ -264,24 +246,30 @@ uint32_t CrcOf(const Extent& payload) {
 
 }  // namespace
 
-void FramePipe::Queue(OutFrame frame) {
-  if (!open_ || leaving_) return;
+uint64_t FramePipe::Queue(OutFrame frame) {
+  if (!open_ || leaving_) return 0;
+  if (frame.payload.packed()) {
+    frame.header.flags |= kPacked;
+    frame.body = EncodePackedHead(*frame.payload.packing());
+  }
   frame.header.body_bytes = static_cast<uint32_t>(frame.body.size());
-  frame.header.payload_bytes = frame.payload.whole_size();
+  frame.header.payload_bytes = frame.payload.sent_size();
   if (payload_crc_ && frame.payload.size() > 0) {
     frame.header.flags |= kPayloadCrc;
     frame.header.payload_crc = CrcOf(frame.payload);
   }
-  unsent_ += kFrameHeaderBytes + frame.body.size() + frame.payload.whole_size();
+  const uint64_t behind_header = frame.body.size() + frame.payload.sent_size();
+  unsent_ += kFrameHeaderBytes + behind_header;
   if (frame.payload.size() == 0) unsent_control_ += kFrameHeaderBytes + frame.body.size();
   const FrameHeaderBytes head = EncodeFrameHeader(frame.header);
   queue_.push_back({head, std::move(frame)});
-  if (flush_due_ || waiting_to_write_) return;
+  if (flush_due_ || waiting_to_write_) return behind_header;
   flush_due_ = true;
   asio::post(io_.context(), [self = shared_from_this()] {
     self->flush_due_ = false;
     self->Flush();
   });
+  return behind_header;
 }
 
 void FramePipe::Flush() {
@@ -332,6 +320,7 @@ bool FramePipe::WriteOnce() {
 
 void FramePipe::Advance(size_t bytes) {
   spoke_ = spoke_ || bytes > 0;
+  use_.written += bytes;
   unsent_ -= bytes;
   bytes += front_written_;
   while (!queue_.empty()) {
@@ -348,10 +337,18 @@ void FramePipe::Advance(size_t bytes) {
 void FramePipe::WaitToWrite() {
   if (waiting_to_write_) return;
   waiting_to_write_ = true;
+  waiting_since_ = std::chrono::steady_clock::now();
   socket_.async_wait(asio::posix::stream_descriptor::wait_write, [self = shared_from_this()](std::error_code error) {
+    self->use_ = self->use();
     self->waiting_to_write_ = false;
     if (!error && self->open_) self->Flush();
   });
+}
+
+LinkUse FramePipe::use() const {
+  LinkUse use = use_;
+  if (waiting_to_write_) use.blocked += std::chrono::steady_clock::now() - waiting_since_;
+  return use;
 }
 
 // ---- parting

@@ -3,6 +3,7 @@
 // On the I/O thread. Internal to wire: sessions give it its meaning.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -17,6 +18,8 @@
 #include "wire/fork_marks.h"
 #include "wire/frame.h"
 #include "wire/io_thread.h"
+#include "wire/link_use.h"
+#include "wire/packing.h"
 #include "wire/segments.h"
 #include "wire/socket.h"
 #include "wire/stream.h"
@@ -35,8 +38,8 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   class Owner {
    public:
     virtual ~Owner() = default;
-    // Memory for a payload, at least as large; or an empty extent, and it is read over. An error ends the pipe.
-    virtual Result<Extent> OnPayloadComing(const FrameHeader& header) = 0;
+    // Memory for a payload of so many bytes once it is unpacked, at least as large; or an empty extent, and it is read over. An error ends the pipe.
+    virtual Result<Extent> OnPayloadComing(const FrameHeader& header, uint64_t bytes) = 0;
     // Without a payload where that was read over. An error ends the pipe: OnBroken follows.
     virtual Status OnFrame(const FrameHeader& header, std::span<const std::byte> body, Extent payload) = 0;
     // The last call. Nothing more comes or goes, but the pipe still takes a Farewell.
@@ -49,11 +52,12 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   void Start(Owner& owner);  // begins to read, with the caps that hold before hello
   // After hello: the next frame is the new owner's. Also from inside OnFrame.
   void HandOver(Owner& owner);
-  // Goes out at the end of this turn of the loop, with whatever else was queued.
-  void Queue(OutFrame frame);
+  // Goes out at the end of this turn of the loop, with whatever else was queued. How long it is behind its header.
+  uint64_t Queue(OutFrame frame);
   uint64_t unsent_bytes() const { return unsent_; }
   // The rest of a payload of this stream that is half here is read over, and its memory let go of.
   void SkipPayload(uint32_t stream);
+  LinkUse use() const;
   uint64_t unsent_control() const { return unsent_control_; }  // of it, what is no block
   bool secure() const { return stream_->secure(); }            // under TLS; known once a frame came
   bool shaken() const { return shaken_; }                      // past the TLS handshake, where there is one
@@ -76,7 +80,7 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   struct Outgoing {
     FrameHeaderBytes head;
     OutFrame frame;
-    size_t bytes() const { return kFrameHeaderBytes + frame.body.size() + frame.payload.whole_size(); }
+    size_t bytes() const { return kFrameHeaderBytes + frame.body.size() + frame.payload.sent_size(); }
   };
 
   void Shake();
@@ -86,7 +90,11 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   Status Parse();
   Status TakeHeader();
   Status TakeBody();
-  Status TakePayload(std::span<const std::byte> more);
+  Status BeginPayload();
+  std::span<std::byte> PayloadRoom();
+  Status WrotePayload(size_t bytes);
+  Status TakePayload();
+  bool packed() const { return (header_.flags & kPacked) != 0; }
   Status Deliver();
   std::span<const std::byte> Staged() const { return std::span(staging_).subspan(begin_, end_ - begin_); }
   void Break(const Status& why);
@@ -120,7 +128,8 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   FrameHeader header_;
   std::vector<std::byte> body_;
   Extent payload_;
-  uint64_t payload_got_ = 0;
+  uint64_t payload_got_ = 0;            // as it travels
+  std::unique_ptr<Unpacker> unpacker_;  // from the first packed payload on
   std::deque<Fd> descriptors_;
   bool waiting_to_read_ = false;
   bool heard_ = false;
@@ -134,6 +143,8 @@ class FramePipe final : public std::enable_shared_from_this<FramePipe>, private 
   uint64_t unsent_control_ = 0;
   bool flush_due_ = false;
   bool waiting_to_write_ = false;
+  LinkUse use_;
+  std::chrono::steady_clock::time_point waiting_since_{};
   bool spoke_ = false;
 };
 

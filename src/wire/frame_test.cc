@@ -14,7 +14,8 @@ const FrameHeader kSample{FrameType::kBlock, kPayloadCrc, 7, 0, 0, 4096, 0xDEADB
 
 TEST(Frame, HeaderReadsBackAsItWasWritten) {
   for (const FrameHeader& header : {kSample, FrameHeader{FrameType::kControl, kIsReply, 0, 12, 99, 0, 0}, FrameHeader{.type = FrameType::kPing},
-                                    FrameHeader{.type = FrameType::kLent, .stream = 3, .body_bytes = kLentBytes}}) {
+                                    FrameHeader{.type = FrameType::kLent, .stream = 3, .body_bytes = kLentBytes},
+                                    FrameHeader{FrameType::kBlock, kPacked | kPayloadCrc, 7, 16, 0, 4096, 1}}) {
     const auto back = DecodeFrameHeader(EncodeFrameHeader(header), FrameCaps{});
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, header);
@@ -59,7 +60,9 @@ TEST(Frame, OfAFormThatItsTypeDoesNotHaveIsRefused) {
   for (const FrameHeader& header :
        {FrameHeader{.type = FrameType::kControl}, FrameHeader{.type = FrameType::kControl, .body_bytes = 1, .payload_bytes = 1},
         FrameHeader{.type = FrameType::kPing, .body_bytes = 1}, FrameHeader{.type = FrameType::kBlock},
-        FrameHeader{.type = FrameType::kBlock, .body_bytes = 1, .payload_bytes = 1}, FrameHeader{.type = FrameType::kLent, .body_bytes = 15}}) {
+        FrameHeader{.type = FrameType::kBlock, .body_bytes = 1, .payload_bytes = 1}, FrameHeader{.type = FrameType::kLent, .body_bytes = 15},
+        FrameHeader{.type = FrameType::kBlock, .flags = kPacked, .payload_bytes = 1},
+        FrameHeader{.type = FrameType::kControl, .flags = kPacked, .body_bytes = 1}}) {
     EXPECT_EQ(DecodeFrameHeader(EncodeFrameHeader(header), FrameCaps{}).status().code(), Code::kData);
   }
 }

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <deque>
 #include <utility>
 
 #include "base/constants.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr size_t kMaxRequest = 8 * kKiB;
 constexpr size_t kMaxConnections = 64;
+constexpr size_t kAcceptedATurn = 16;
 
 std::string_view Reason(int code) {
   switch (code) {
@@ -61,16 +63,16 @@ class Connection final : public std::enable_shared_from_this<Connection>, privat
     });
     WaitToRead();
   }
+  void Close() {
+    if (!socket_.is_open()) return;
+    io_.Remove(*this);
+    OnIoStop();
+  }
 
  private:
   void OnIoStop() override {
     timer_.reset();
     socket_.close();
-  }
-  void Close() {
-    if (!socket_.is_open()) return;
-    io_.Remove(*this);
-    OnIoStop();
   }
 
   void WaitToRead() {
@@ -134,23 +136,33 @@ class Server final : public HttpServer, private IoResident {
 
   void Wait() {
     socket_.async_wait(asio::posix::stream_descriptor::wait_read, [this](std::error_code error) {
-      if (!error && socket_.is_open()) AcceptAll();
+      if (!error && socket_.is_open()) AcceptSome();
     });
   }
 
-  void AcceptAll() {
-    for (;;) {
+  // A few at a time, so that they are read in between.
+  void AcceptSome() {
+    for (size_t taken = 0; taken < kAcceptedATurn; ++taken) {
       Connecting peer = AcceptOn(socket_.native_handle());
       if (IsShortage(peer.error)) return pause_->After(kShortagePause, [this] { Wait(); });
       if (peer.error != 0) return Wait();
-      if (connections < kMaxConnections) std::make_shared<Connection>(*this, io_, std::move(peer.fd))->Begin();
+      if (connections >= kMaxConnections) CloseOldest();
+      const auto connection = std::make_shared<Connection>(*this, io_, std::move(peer.fd));
+      connection->Begin();
+      oldest_first_.push_back(connection);
+      while (oldest_first_.front().expired()) oldest_first_.pop_front();
     }
+    Wait();
   }
+
+  // Who comes next may be a probe, by whose answer this process lives or dies; who has waited longest has most likely nothing to ask.
+  void CloseOldest();
 
   const std::string address_;
   IoThread io_;
   asio::posix::stream_descriptor socket_;
   std::unique_ptr<Timer> pause_ = std::make_unique<Timer>(io_);
+  std::deque<std::weak_ptr<Connection>> oldest_first_;  // some are gone
 };
 
 Connection::Connection(Server& server, IoThread& io, Fd fd)
@@ -160,6 +172,15 @@ Connection::Connection(Server& server, IoThread& io, Fd fd)
 Connection::~Connection() {
   if (socket_.is_open()) io_.Remove(*this);
   --server_.connections;
+}
+
+void Server::CloseOldest() {
+  std::shared_ptr<Connection> oldest;
+  while (oldest == nullptr && !oldest_first_.empty()) {
+    oldest = oldest_first_.front().lock();
+    oldest_first_.pop_front();
+  }
+  if (oldest != nullptr) oldest->Close();
 }
 
 void Connection::Respond() {

@@ -4,46 +4,18 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/log.h"
 #include "wire/asio.h"
 #include "wire/codec.h"
 #include "wire/frame_pipe.h"
 #include "wire/hello.h"
 #include "wire/net.h"
-#include "wire/refusals.h"
+#include "wire/refusal_log.h"
+#include "wire/same_host.h"
 #include "wire/session_impl.h"
 #include "wire/tls.h"
 
 namespace penstock {
 namespace {
-
-// Logs who was not let in. What it holds back it says within a second, and when it is closed.
-class RefusalLog {
- public:
-  explicit RefusalLog(IoThread& io) : timer_(std::make_unique<Timer>(io)) {}
-
-  void Say(std::string_view event, const std::string& host, const std::string& peer, const Status& why) {
-    const bool waits = !book_.idle();
-    if (const auto line = book_.Note(Clock::System().Now(), host, {event, peer, why.message(), 1})) Write(*line);
-    if (!waits) SayHeldLater();
-  }
-  void Close() {
-    timer_.reset();
-    for (const auto& line : book_.Due(Clock::System().Now() + RefusalBook::kPause)) Write(line);
-  }
-
- private:
-  static void Write(const RefusalBook::Line& line) { LogWarn(line.event, {{"peer", line.peer}, {"why", line.why}, {"count", line.count}}); }
-  void SayHeldLater() {
-    if (timer_ == nullptr || book_.idle()) return;
-    timer_->After(RefusalBook::kPause, [this] {
-      for (const auto& line : book_.Due(Clock::System().Now())) Write(line);
-      SayHeldLater();
-    });
-  }
-  RefusalBook book_;
-  std::unique_ptr<Timer> timer_;
-};
 
 // What every accepted connection needs to know.
 struct Service {
@@ -92,7 +64,7 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
   }
 
  private:
-  Result<Extent> OnPayloadComing(const FrameHeader&) override { return Status(Code::kInvalid, "a block before hello"); }
+  Result<Extent> OnPayloadComing(const FrameHeader&, uint64_t) override { return Status(Code::kInvalid, "a block before hello"); }
 
   Status OnFrame(const FrameHeader& header, std::span<const std::byte> body, Extent) override {
     if (header.type != FrameType::kControl) return Status(Code::kInvalid, "something else than a hello came first");
@@ -107,19 +79,22 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
     }
     hello->token.clear();  // it was checked, and nothing else has use for it
     pipe_->Queue({{.type = FrameType::kControl}, EncodeMessage(answer.reply), {}, nullptr});
-    Admit(std::move(*hello), std::move(answer.reply), std::move(answer.claims.job));
+    Admit(std::move(*hello), std::move(answer.reply), std::move(answer.claims));
     return {};
   }
 
-  void Admit(msg::Hello hello, msg::HelloReply reply, std::string only_job) {
+  void Admit(msg::Hello hello, msg::HelloReply reply, TokenClaims claims) {
     place_->Admitted();
+    const Reach reach = Reached(hello);
     SessionFacts facts{.peer = hello.name + " (" + peer_ + ")",
                        .hello = std::move(hello),
                        .reply = {},
                        .pace = service_->params.pace,
                        .lends = nullptr,
                        .borrows = false,
-                       .only_job = std::move(only_job),
+                       .only_job = claims.job,
+                       .may_serve = claims == TokenClaims{},
+                       .reach = reach,
                        .place = place_};
     if (reply.shm) facts.lends = service_->params.segments;
     facts.reply = std::move(reply);
@@ -127,6 +102,12 @@ class Newcomer final : public std::enable_shared_from_this<Newcomer>, private Fr
     const auto self = LetGo();
     session->Begin();
     service_->accepted(session);
+  }
+
+  // A peer in another network namespace of this host is on a network.
+  Reach Reached(const msg::Hello& hello) const {
+    if (over_unix_) return Reach::kUnixSocket;
+    return local_ || SameHost({hello.boot_id, hello.netns}) ? Reach::kSameHost : Reach::kNetwork;
   }
 
   void OnBroken(const Status& why) override {

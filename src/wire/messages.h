@@ -121,6 +121,7 @@ struct Joined {
   bool undecided = false;  // an earlier incarnation delivered rows: nothing is granted until a beat says `begun`, or Restore comes
   std::string base{};      // the position (plan/position.h) that this generation began with; "": the job's start
   std::string position{};  // strict: where this consumer begins; "": at `base`
+  uint64_t workers_version = 0;
   friend bool operator==(const Joined&, const Joined&) = default;
 };
 
@@ -134,7 +135,7 @@ struct Grant {
 // What a consumer holds of a grant. A grant is named by (lane, grant_from, fence).
 struct Hold {
   LaneKey lane;
-  Seq grant_from = 0;
+  Cursor grant_from;
   Fence fence{};
   Cursor asked;  // all before was delivered, and the loop came back for more
   bool open = false;
@@ -146,7 +147,7 @@ struct Hold {
 // upto before the grant's end and not ended: the rest is given back.
 struct Finish {
   LaneKey lane;
-  Seq grant_from = 0;
+  Cursor grant_from;
   Fence fence{};
   Cursor upto;
   bool ended = false;
@@ -170,11 +171,13 @@ struct Beat {
   uint64_t rows = 0;       // since it joined, for status
   uint64_t bytes = 0;
   uint64_t wait_ns = 0;
-  bool begun = true;           // false: has not said yet whether it restores (Joined::undecided)
-  uint64_t batches = 0;        // of this epoch that the loop has
-  uint64_t ready_batches = 0;  // whole ones on the shelf beyond these
-  std::string position;        // strict: at the asked mark
-  uint64_t tag = 0;            // of the last batch that the loop came back after
+  bool begun = true;             // false: has not said yet whether it restores (Joined::undecided)
+  uint64_t batches = 0;          // of this epoch that the loop has
+  uint64_t ready_batches = 0;    // whole ones on the shelf beyond these
+  std::string position;          // strict: at the asked mark
+  uint64_t tag = 0;              // of the last batch that the loop came back after
+  uint64_t workers_version = 0;  // of the list of workers that it knows; 0: none
+  uint64_t wire_bytes = 0;       // what `bytes` took on sockets
   friend bool operator==(const Beat&, const Beat&) = default;
 };
 struct BeatReply {
@@ -192,6 +195,7 @@ struct BeatReply {
   uint64_t limit = kNoLimit;        // the loop may have so many batches of this epoch, for now…
   uint64_t steps = kNoLimit;        // …and so many in all: what is missing is padded, what is beyond is dropped by rule
   uint64_t first_tag = 0;           // where tags go on, of a rank that was started anew
+  uint64_t workers_version = 0;     // of `workers`
   friend bool operator==(const BeatReply&, const BeatReply&) = default;
 };
 struct Leave {
@@ -275,6 +279,7 @@ struct WorkerBeat {
   uint64_t rss = 0;
   uint64_t cpu_ns = 0;
   std::vector<JobId> jobs{};  // that it knows
+  uint64_t wire_bytes = 0;    // what `bytes` took on sockets
   friend bool operator==(const WorkerBeat&, const WorkerBeat&) = default;
 };
 struct WorkerBeatReply {
@@ -324,6 +329,7 @@ struct Open {
   uint64_t credit = 0;    // bytes
   bool urgent = false;    // the loop waits for it
   bool by_group = false;  // strict: groups are told of, and sent when taken (docs/design/strict.md); credit is not used
+  WireCompression compression = WireCompression::kUnknown;  // unknown, none: it is sent no packed block
   friend bool operator==(const Open&, const Open&) = default;
 };
 struct Credit {  // a worker sends what it covers, and tells of a block that it does not (Groups); comes for ended lanes, too
@@ -399,7 +405,12 @@ struct StatusJob {
   uint64_t wait_ns = 0;
   std::string state;
   uint64_t redelivered = 0;
-  uint64_t age_ms = 0;
+  // For a rate: what came of these while this dispatcher had beats of it, and how long that was; 0: there is none to tell of.
+  uint64_t watched_ms = 0;
+  uint64_t watched_rows = 0;
+  uint64_t watched_bytes = 0;
+  uint64_t wire_bytes = 0;
+  uint64_t watched_wire_bytes = 0;
   friend bool operator==(const StatusJob&, const StatusJob&) = default;
 };
 struct StatusWorker {
@@ -417,6 +428,7 @@ struct StatusWorker {
   uint64_t cpu_ns = 0;
   uint64_t silent_ms = 0;
   std::string state;
+  uint64_t wire_bytes = 0;
   friend bool operator==(const StatusWorker&, const StatusWorker&) = default;
 };
 struct StatusReply {

@@ -31,7 +31,7 @@ OutFrame ControlFrame(StreamId stream, const Message& message, uint64_t request 
 Result<Extent> ControlHandler::OnBlockComing(Session& session, StreamId /*stream*/, uint64_t /*bytes*/) {
   return Status(Code::kInvalid, session.peer() + " sent a block where none is taken");
 }
-void ControlHandler::OnBlock(Session& session, StreamId /*stream*/, Extent /*block*/) {
+void ControlHandler::OnBlock(Session& session, StreamId /*stream*/, Extent /*block*/, uint64_t /*on_wire*/) {
   session.Close(Status(Code::kInvalid, session.peer() + " sent a block where none is taken"));
 }
 
@@ -90,9 +90,9 @@ void SessionImpl::QueueControl(OutFrame frame) {
   pipe_->Queue(std::move(frame));
 }
 
-void SessionImpl::SendBlock(StreamId stream, Extent block, Handover how) {
-  if (!open() || (how == Handover::kLend && Lend(stream, block))) return;
-  pipe_->Queue({{.type = FrameType::kBlock, .stream = static_cast<uint32_t>(stream)}, {}, std::move(block), nullptr});
+uint64_t SessionImpl::SendBlock(StreamId stream, Extent block, Handover how) {
+  if (!open() || (how == Handover::kLend && Lend(stream, block))) return 0;
+  return pipe_->Queue({{.type = FrameType::kBlock, .stream = static_cast<uint32_t>(stream)}, {}, std::move(block), nullptr});
 }
 
 // ---- in
@@ -101,8 +101,8 @@ void SessionImpl::Skip(StreamId stream) {
   if (open()) pipe_->SkipPayload(static_cast<uint32_t>(stream));
 }
 
-Result<Extent> SessionImpl::OnPayloadComing(const FrameHeader& header) {
-  return handler_.OnBlockComing(*this, StreamId{header.stream}, header.payload_bytes);
+Result<Extent> SessionImpl::OnPayloadComing(const FrameHeader& header, uint64_t bytes) {
+  return handler_.OnBlockComing(*this, StreamId{header.stream}, bytes);
 }
 
 Status SessionImpl::OnFrame(const FrameHeader& header, std::span<const std::byte> body, Extent payload) {
@@ -112,7 +112,7 @@ Status SessionImpl::OnFrame(const FrameHeader& header, std::span<const std::byte
     case FrameType::kGoodbye: return OnGoodbye(body);
     case FrameType::kLent: return OnLent(header, body);
     case FrameType::kBlock:
-      if (payload.size() > 0) handler_.OnBlock(*this, StreamId{header.stream}, std::move(payload));
+      if (payload.size() > 0) handler_.OnBlock(*this, StreamId{header.stream}, std::move(payload), header.body_bytes + header.payload_bytes);
       return {};
   }
   return Status(Code::kInternal, "a frame type that the decoder let pass");

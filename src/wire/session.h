@@ -14,6 +14,7 @@
 #include "base/constants.h"
 #include "base/extent.h"
 #include "penstock/status.h"
+#include "wire/link_use.h"
 #include "wire/messages.h"
 
 namespace penstock {
@@ -24,6 +25,9 @@ enum class StreamId : uint32_t {};   // an open lane on one session; 0: the sess
 
 // How a block goes to the peer: in shared memory where there is some, or always written to the socket.
 enum class Handover : uint8_t { kLend, kCopy };
+
+// What is between the two ends: a Unix socket; TCP, which does not leave the host; a network.
+enum class Reach : uint8_t { kUnixSocket, kSameHost, kNetwork };
 
 class Session;
 
@@ -36,8 +40,8 @@ class SessionHandler {
   // Memory for a block that comes over the socket: at least `bytes`, or an empty extent for one that nobody wants any more: it is read over, and
   // OnBlock does not follow. An error closes the session: the peer sent more than its credit.
   virtual Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) = 0;
-  // A whole block, over the socket or in shared memory. Unchecked: CheckBlock comes next.
-  virtual void OnBlock(Session& session, StreamId stream, Extent block) = 0;
+  // A whole block, over the socket, where it took `on_wire` bytes, or in shared memory (0). Unchecked: CheckBlock comes next.
+  virtual void OnBlock(Session& session, StreamId stream, Extent block, uint64_t on_wire) = 0;
   // The last call for this session.
   virtual void OnClosed(Session& session, const Status& why) = 0;
 };
@@ -46,7 +50,7 @@ class SessionHandler {
 class ControlHandler : public SessionHandler {
  public:
   Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) override;
-  void OnBlock(Session& session, StreamId stream, Extent block) override;
+  void OnBlock(Session& session, StreamId stream, Extent block, uint64_t on_wire) override;
 };
 
 class Session {
@@ -58,8 +62,10 @@ class Session {
   virtual const msg::Hello& peer_hello() const = 0;        // on the accepting side
   virtual const msg::HelloReply& hello_reply() const = 0;  // on the connecting side
   virtual bool shares_memory() const = 0;
+  virtual Reach reach() const = 0;                  // on the accepting side
   virtual const std::string& peer() const = 0;      // address, for logs
   virtual const std::string& only_job() const = 0;  // on the accepting side: the one job that the peer's token is for; "": any
+  virtual bool may_serve() const = 0;               // on the accepting side: its token is not one of those for who reads
 
   virtual void Send(StreamId stream, Message message) = 0;
   // Calls `answer` exactly once: the reply, Deadline, or why the session closed.
@@ -67,10 +73,13 @@ class Session {
   virtual void Reply(RequestId request, Message message) = 0;
   // The extent goes home when it was written, or when the peer let go of it. If the session ends while it is on loan, its segment is retired,
   // never reused.
-  virtual void SendBlock(StreamId stream, Extent block, Handover how) = 0;
+  // A block that is packed goes so, also over a Unix socket: to a peer that said that it unpacks (Open.compression).
+  // What it takes on the socket: nothing where it was lent.
+  virtual uint64_t SendBlock(StreamId stream, Extent block, Handover how) = 0;
   // Nobody wants what comes of this stream: a block of it that is half here is let go of.
   virtual void Skip(StreamId stream) = 0;
   virtual uint64_t unsent_bytes() const = 0;  // accepted and not written yet
+  virtual LinkUse link_use() const = 0;       // nothing, once it is closed
   virtual void Close(Status why) = 0;         // OnClosed follows
 };
 

@@ -40,8 +40,11 @@ class Recorder final : public SessionHandler {
     if (bytes > block_limit) return Status(Code::kTooLarge, "more than the credit");
     return heap.Allocate(bytes);
   }
-  void OnBlock(Session&, StreamId stream, Extent block) override {
-    Change([&] { blocks.emplace_back(stream, std::move(block)); });
+  void OnBlock(Session&, StreamId stream, Extent block, uint64_t on_wire) override {
+    Change([&] {
+      blocks.emplace_back(stream, std::move(block));
+      wire_bytes += on_wire;
+    });
   }
   void OnClosed(Session& session, const Status& why) override {
     Change([&] { closed.emplace(session.id(), why); });
@@ -78,6 +81,7 @@ class Recorder final : public SessionHandler {
   HeapExtents heap;
   std::vector<Heard> heard;
   std::vector<std::pair<StreamId, Extent>> blocks;
+  uint64_t wire_bytes = 0;  // of blocks
   std::map<SessionId, Status> closed;
   std::vector<std::shared_ptr<Session>> accepted;
 

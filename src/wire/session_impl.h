@@ -25,6 +25,8 @@ struct SessionFacts {
   std::shared_ptr<SegmentTable> lends;  // the accepting side, where memory is shared
   bool borrows = false;                 // the connecting side, where memory is shared
   std::string only_job = {};
+  bool may_serve = true;
+  Reach reach = Reach::kNetwork;
   std::shared_ptr<PeerBook::Place> place = {};  // the accepting side: counts it among its peer's
 };
 
@@ -37,14 +39,17 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   const msg::Hello& peer_hello() const override { return facts_.hello; }
   const msg::HelloReply& hello_reply() const override { return facts_.reply; }
   bool shares_memory() const override { return facts_.lends != nullptr || facts_.borrows; }
+  Reach reach() const override { return facts_.reach; }
   const std::string& peer() const override { return facts_.peer; }
   const std::string& only_job() const override { return facts_.only_job; }
+  bool may_serve() const override { return facts_.may_serve; }
   void Send(StreamId stream, Message message) override;
   void Request(Message message, Duration deadline, Answer answer) override;
   void Reply(RequestId request, Message message) override;
-  void SendBlock(StreamId stream, Extent block, Handover how) override;
+  uint64_t SendBlock(StreamId stream, Extent block, Handover how) override;
   void Skip(StreamId stream) override;
   uint64_t unsent_bytes() const override { return open() ? pipe_->unsent_bytes() : 0; }
+  LinkUse link_use() const override { return open() ? pipe_->use() : LinkUse{}; }
   void Close(Status why) override;
 
  private:
@@ -60,7 +65,7 @@ class SessionImpl final : public Session, public std::enable_shared_from_this<Se
   };
 
   // FramePipe::Owner
-  Result<Extent> OnPayloadComing(const FrameHeader& header) override;
+  Result<Extent> OnPayloadComing(const FrameHeader& header, uint64_t bytes) override;
   Status OnFrame(const FrameHeader& header, std::span<const std::byte> body, Extent payload) override;
   void OnBroken(const Status& why) override;
   // IoResident

@@ -6,7 +6,7 @@ namespace penstock {
 
 // True: the peer reads the block where it lies.
 bool SessionImpl::Lend(StreamId stream, Extent& block) {
-  if (facts_.lends == nullptr || block.tag() == 0 || block.following() != nullptr) return false;
+  if (facts_.lends == nullptr || block.tag() == 0 || block.following() != nullptr || block.packed()) return false;
   const SegmentId id = SegmentOf(block.tag());
   auto segment = facts_.lends->Find(id);
   if (segment == nullptr) return false;
@@ -58,7 +58,7 @@ Status SessionImpl::OnLent(const FrameHeader& header, std::span<const std::byte>
   if (borrowed_ == nullptr) return Status(Code::kData, "a block was lent where no memory is shared");
   const LentExtent lent = DecodeLent(body.first<kLentBytes>());
   PENSTOCK_ASSIGN(Extent extent, borrowed_->Borrow(lent.tag, lent.bytes));
-  handler_.OnBlock(*this, StreamId{header.stream}, std::move(extent));
+  handler_.OnBlock(*this, StreamId{header.stream}, std::move(extent), 0);
   return {};
 }
 

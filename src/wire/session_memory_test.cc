@@ -179,7 +179,7 @@ TEST_F(SharedMemory, LeavesNoDescriptorBehind) {
   class Hoard final : public SessionHandler {
     void OnMessage(Session&, StreamId, RequestId, Message) override {}
     Result<Extent> OnBlockComing(Session&, StreamId, uint64_t bytes) override { return HeapExtents().Allocate(bytes); }
-    void OnBlock(Session& session, StreamId stream, Extent block) override {
+    void OnBlock(Session& session, StreamId stream, Extent block, uint64_t /*on_wire*/) override {
       session.Send(stream, msg::Credit{block.size(), {}});
       blocks_.push_back(std::move(block));
     }

@@ -2,6 +2,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509err.h>
 #include <openssl/x509v3.h>
 
 #include <algorithm>
@@ -247,6 +248,13 @@ Status WrongFile(const std::string& what, const std::string& file) {
   return Status(Code::kInvalid, "cannot use " + file + " as the TLS " + what + ": " + LastError());
 }
 
+Status WrongKey(const TlsFiles& files) {
+  const int reason = ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509 ? ERR_GET_REASON(ERR_peek_last_error()) : 0;
+  if (reason != X509_R_KEY_VALUES_MISMATCH && reason != X509_R_KEY_TYPE_MISMATCH) return WrongFile("key", files.key);
+  return Status(Code::kInvalid, "the TLS key " + files.key + " is not that of the certificate " + files.cert +
+                                    ": name two that were made together (--tls-cert and --tls-key, or PENSTOCK_TLS_CERT and PENSTOCK_TLS_KEY)");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Tls>> Tls::Load(const TlsFiles& files) {
@@ -267,7 +275,7 @@ Result<std::shared_ptr<const Tls>> Tls::Load(const TlsFiles& files) {
   if (!files.ca.empty() && SSL_CTX_load_verify_file(context.get(), files.ca.c_str()) != 1) return WrongFile("authority", files.ca);
   if (!files.cert.empty()) {
     if (SSL_CTX_use_certificate_chain_file(context.get(), files.cert.c_str()) != 1) return WrongFile("certificate", files.cert);
-    if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) return WrongFile("key", files.key);
+    if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) return WrongKey(files);
   }
   if (!files.ca.empty()) PENSTOCK_TRY(CheckAuthorityDates(files.ca));
   if (!files.cert.empty()) PENSTOCK_TRY(CheckOwnDates(files.cert));

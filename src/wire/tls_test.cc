@@ -141,6 +141,13 @@ TEST(Tls, AFileThatIsNoneIsNamed) {
   EXPECT_THAT(Tls::Load({.ca = {}, .cert = path, .key = {}}).status().message(), HasSubstr("--tls-key"));
 }
 
+TEST(Tls, AKeyOfAnotherCertificateIsNamedWithIt) {
+  const TlsFiles one = MakeAuthority("one", "DNS:penstock");
+  const TlsFiles two = MakeAuthority("two", "DNS:penstock");
+  EXPECT_THAT(Tls::Load({.ca = {}, .cert = one.cert, .key = two.key}).status().message(),
+              HasSubstr("the TLS key " + two.key + " is not that of the certificate " + one.cert + ": name two that were made together"));
+}
+
 TEST(Tls, AFileThatCannotBeReadIsSaidToBeThatWithItsVariable) {
   const Status absent = Tls::Load({.ca = "/no/such/file", .cert = {}, .key = {}}).status();
   EXPECT_THAT(absent.message(), HasSubstr("cannot read the TLS authority /no/such/file (No such file or directory): --tls-ca or PENSTOCK_TLS_CA"));

@@ -116,7 +116,13 @@ void WorkerCore::State::WorkForReaders() {
 
 void WorkerCore::State::Handle(const SessionOpened& event) {
   sessions_[event.session].shares_memory = event.shares_memory;
+  sessions_[event.session].over_tcp = event.over_tcp;
   if (drain_until_) Do(SendToConsumer{event.session, StreamId{}, msg::Draining{}});
+}
+
+void WorkerCore::State::Handle(const LinkJudged& event) {
+  const auto found = sessions_.find(event.session);
+  if (found != sessions_.end()) found->second.codec = event.codec;
 }
 
 void WorkerCore::State::Handle(const SessionClosed& event) {
@@ -282,6 +288,13 @@ void WorkerCore::State::OnBeatReply(const msg::WorkerBeatReply& reply) {
   if (reply.drain) Drain();
 }
 
+// To people a lane is open until its loop has let go of the last of it, and one that came and went between two beats was open.
+uint32_t WorkerCore::State::LanesToTell() const {
+  size_t lanes = lanes_.size();
+  for (const auto& [id, session] : sessions_) lanes += session.ended.size();
+  return std::max(most_lanes_, static_cast<uint32_t>(lanes));
+}
+
 void WorkerCore::State::SendBeat() {
   if (!dispatcher_up_ || !worker_) return;
   const CoreStats figures = stats();
@@ -291,12 +304,14 @@ void WorkerCore::State::SendBeat() {
   }
   Do(SendToDispatcher{msg::WorkerBeat{.worker = *worker_,
                                       .draining = figures.draining,
-                                      .lanes = figures.lanes,
+                                      .lanes = LanesToTell(),
                                       .used = figures.used,
                                       .budget = options_.memory,
                                       .rows = figures.rows,
                                       .bytes = figures.bytes,
                                       .jobs = std::move(known)}});
+  told_lanes_ = LanesToTell();
+  most_lanes_ = static_cast<uint32_t>(lanes_.size());
   beat_at_ = now_ + kHeartbeatEvery;
   WakeAt(beat_at_);
 }

@@ -14,6 +14,9 @@
 // Sending. A block goes out if the lane's credit covers it. Where it does not, the consumer is told once how large the block is (Groups, of one):
 // it alone knows whether it has room.
 //
+// Packing. A step is told to pack its block where the lane it is for goes over TCP and its consumer asked for that, or where the link was judged
+// (LinkJudged). A block that is packed keeps its charge, its credit and its place; only its bytes on the way are fewer.
+//
 // Groups (strict). A run of a lane that several follow keeps what it made until it is asked for, or passed by all. Where a loop waits for the next
 // and there is no room, what nobody has asked for is let go, and made again for who asks: the group that is waited for always has its reserve.
 //
@@ -45,6 +48,7 @@ struct CoreOptions {
                                                              // block larger than its reserve to be taken, where another waits to be made
   Duration park_for = std::chrono::seconds(5);
   Duration asleep_after = std::chrono::seconds(10);  // a loop that holds blocks and lets go of none
+  uint64_t pack_memory = 0;                          // of the budget, from the first block on that is to be packed
 };
 
 struct CoreStats {

@@ -160,7 +160,7 @@ void WorkerCore::State::StartGroups(SharedLane& shared, const OpenLane& lane, Cu
                .block_cap = block_cap_,
                .state_cap = StateCap(),
                .by_group = true,
-               .in_place = !sessions_.at(lane.session).shares_memory});
+               .in_place = !sessions_.at(lane.session).shares_memory && CodecFor(lane) == PackCodec::kNone});
 }
 
 // Some follower waits for what this run makes next, and none that is further on makes it first. Where the groups that others made lead to
@@ -220,7 +220,8 @@ void WorkerCore::State::StepGroup(Run& run, uint64_t room) {
   run.stepping = true;
   run.room = room;
   run.charged = GroupsOf(run.task);
-  Do(StepLane{run.task, room, shared_.at(*run.groups).kept.size()});
+  const SharedLane& shared = shared_.at(*run.groups);
+  StepRun(run, room, shared.kept.size(), CodecFor(shared));
 }
 
 void WorkerCore::State::OnGroupStep(Run& run, const StepOutcome& outcome) {

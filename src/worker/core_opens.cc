@@ -30,6 +30,8 @@ void WorkerCore::State::OnOpen(SessionId session, StreamId stream, const msg::Op
   Job& job = jobs_[open.job];
   ++job.lanes;
   JoinConsumer(lane);
+  most_lanes_ = std::max(most_lanes_, static_cast<uint32_t>(lanes_.size()));
+  if (told_lanes_ == 0) SendBeat();  // a worker that serves is not shown as one that does not for a second
   if (open.urgent) StartsReading(lane.consumer());
   if (drain_until_) return Refuse(lane, Status(Code::kUnavailable, "this worker is draining; open the lane on another"));
   if (!job.known) return Fetch(open.job, job);
@@ -73,8 +75,9 @@ bool WorkerCore::State::CheckFits(OpenLane& lane, const Job& job) {
   const uint64_t bytes = job.block_target + job.state_bytes;
   if (bytes <= budget_.capacity()) return true;
   Refuse(lane, Status(Code::kTooLarge, ToString(lane.open.range.lane) + ": its operators hold " + std::to_string(job.state_bytes) +
-                                           " bytes (shuffle buffers, open files), which never fit this worker's budget of " +
-                                           std::to_string(budget_.capacity()) + "; start it with --memory of at least " + std::to_string(bytes * 2)));
+                                           " bytes (shuffle buffers, open files, rows of user code), which never fit this worker's budget of " +
+                                           std::to_string(budget_.capacity()) + "; start it with --memory of at least " + std::to_string(bytes * 2))
+                   .With("lane", int64_t{Raw(lane.open.range.lane.lane)}));
   return false;
 }
 
@@ -174,7 +177,7 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
                  .block_target = job.block_target,
                  .block_cap = block_cap_,
                  .state_cap = StateCap(),
-                 .in_place = !sessions_.at(lane.session).shares_memory});
+                 .in_place = !sessions_.at(lane.session).shares_memory && CodecFor(lane) == PackCodec::kNone});
   }
   run->to = range.to;
   run->lane = lane.no;
@@ -323,7 +326,11 @@ void WorkerCore::State::LeaveConsumer(const OpenLane& lane) {
 void WorkerCore::State::ForgetIdleConsumers() {
   std::erase_if(consumers_, [this](const auto& item) {
     const Consumer& consumer = item.second;
-    return consumer.lanes == 0 && consumer.lent == 0 && consumer.idle_since + options_.park_for <= now_;
+    const TimePoint heard = std::max(consumer.idle_since, consumer.read_at);
+    if (consumer.lanes > 0 || consumer.lent > 0 || heard + options_.park_for > now_) return false;
+    const ConsumerKey& key = item.first;
+    std::erase_if(sessions_.at(key.first).ended, [&](const auto& stream) { return stream.second.first == key.second; });
+    return true;
   });
 }
 

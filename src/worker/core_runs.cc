@@ -43,7 +43,33 @@ void WorkerCore::State::Step(OpenLane& lane, Run& run, uint64_t room) {
   run.consumer = lane.consumer();
   const uint64_t priority = consumers_.at(run.consumer).bytes;
   Charge(run.consumer, room, 0);
-  Do(StepLane{run.task, room, priority});
+  StepRun(run, room, priority, CodecFor(lane));
+}
+
+void WorkerCore::State::StepRun(Run& run, uint64_t room, uint64_t priority, PackCodec codec) {
+  if (codec != PackCodec::kNone && !std::exchange(packs_, true)) budget_.Shrink(options_.pack_memory);
+  Do(StepLane{run.task, room, priority, codec});
+}
+
+PackCodec WorkerCore::State::CodecFor(const OpenLane& lane) const {
+  const SessionState& session = sessions_.at(lane.session);
+  if (!session.over_tcp) return PackCodec::kNone;
+  switch (lane.open.compression) {
+    case WireCompression::kLz4: return PackCodec::kLz4;
+    case WireCompression::kZstd: return PackCodec::kZstd;
+    case WireCompression::kAuto: return session.codec;
+    case WireCompression::kNone:
+    case WireCompression::kUnknown: break;
+  }
+  return PackCodec::kNone;
+}
+
+// Ranks go in step: where one of them is behind a slow link, the others wait for it.
+PackCodec WorkerCore::State::CodecFor(const SharedLane& shared) const {
+  for (const LaneNo no : shared.followers) {
+    if (const PackCodec codec = CodecFor(lanes_.at(no)); codec != PackCodec::kNone) return codec;
+  }
+  return PackCodec::kNone;
 }
 
 bool WorkerCore::State::NeverFits(const OpenLane& lane, uint64_t bytes) const {
@@ -88,6 +114,11 @@ void WorkerCore::State::Handle(const StepDone& event) {
   run.stepping = false;
   Charge(run.consumer, 0, run.room);
   budget_.Force(HolderOf(run.task), event.state_bytes);
+  if (const auto bytes = RowThatNeverFits(run, event.outcome)) {
+    if (run.room > 0) budget_.Give(run.charged, run.room);
+    room_freed_ = true;
+    return Fail(lanes_.at(run.lane), TooLarge(run, *bytes, 0));
+  }
   const bool outgrew = Outgrew(run, event.state_bytes);
   Job& job = jobs_.at(run.job);
   job.state_bytes = std::max(job.state_bytes, event.state_bytes);  // lanes that are opened later reserve what this one turned out to hold
@@ -109,6 +140,14 @@ void WorkerCore::State::Handle(const StepDone& event) {
   }
 }
 
+// User code has made it already, and holds it: what is told is the row, not what its operators hold.
+std::optional<uint64_t> WorkerCore::State::RowThatNeverFits(const Run& run, const StepOutcome& outcome) const {
+  const auto* blocked = std::get_if<Blocked>(&outcome);
+  if (blocked == nullptr || blocked->on != Waits::kBudget || blocked->bytes <= budget_.capacity()) return std::nullopt;
+  if (!run.wanted() || run.groups || !lanes_.contains(run.lane)) return std::nullopt;
+  return blocked->bytes;
+}
+
 // Its operators hold more than they declared, and the budget is over by more than a block: with all who wait for room, nobody would go on.
 bool WorkerCore::State::Outgrew(const Run& run, uint64_t state_bytes) const {
   return state_bytes > run.state_bytes && budget_.committed() > budget_.capacity() + block_target_;
@@ -119,7 +158,7 @@ void WorkerCore::State::OnOutgrown(Run& run, const StepOutcome& outcome) {
   if (const auto* block = std::get_if<BlockToken>(&outcome)) Do(ReleaseBlock{block->handle});
   const uint64_t held = budget_.Held(HolderOf(run.task));
   const Status why(Code::kBusy, ToString(run.key) + ": its operators hold " + std::to_string(held) +
-                                    " bytes (shuffle buffers, open files), which do not fit this worker's budget of " +
+                                    " bytes (shuffle buffers, open files, rows of user code), which do not fit this worker's budget of " +
                                     std::to_string(budget_.capacity()) + " beside other lanes now; open it elsewhere or later");
   if (run.groups) return FailGroups(SharedKey(*run.groups), why);
   OnStepFailed(run, why);

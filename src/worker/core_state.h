@@ -70,8 +70,10 @@ struct OpenLane {
 // Bounded, so that no peer can make it wrap.
 inline uint64_t AddCredit(uint64_t credit, uint64_t bytes) { return std::min(uint64_t{1} << 60, credit) + std::min(uint64_t{1} << 60, bytes); }
 
-// What names a lane by group.
-using SharedKey = std::tuple<JobId, Generation, LaneKey>;
+// What names a lane by group: those who take no packed blocks do not share with those who do.
+using SharedKey = std::tuple<JobId, Generation, LaneKey, bool>;
+
+inline bool TakesPacked(WireCompression compression) { return compression != WireCompression::kUnknown && compression != WireCompression::kNone; }
 
 constexpr auto kInputRetry = std::chrono::milliseconds(1);  // a run whose file is not read yet asks again
 
@@ -129,6 +131,8 @@ struct Job {
 
 struct SessionState {
   bool shares_memory = false;
+  bool over_tcp = false;
+  PackCodec codec = PackCodec::kNone;  // for compression=auto
   std::map<StreamId, LaneNo> lanes;
   std::map<StreamId, std::pair<ConsumerId, uint64_t>> ended;  // credit still comes for them: whose they were, bytes
 };
@@ -151,6 +155,7 @@ class WorkerCore::State {
  private:
   // core.cc: events
   void Handle(const SessionOpened& event);
+  void Handle(const LinkJudged& event);
   void Handle(const SessionClosed& event);
   void Handle(const ConsumerSaid& event);
   void Handle(const JobKnown& event);
@@ -170,6 +175,7 @@ class WorkerCore::State {
   void OnBeatReply(const msg::WorkerBeatReply& reply);
   void SendHello();
   void SendBeat();
+  uint32_t LanesToTell() const;
   void Drain();
   void ExitIfDrained();
   void ForgetIfDone(JobId job);
@@ -207,12 +213,16 @@ class WorkerCore::State {
   uint64_t ReserveOf(const Job& job) const;
 
   // core_runs.cc: making and sending blocks
+  PackCodec CodecFor(const OpenLane& lane) const;
+  PackCodec CodecFor(const SharedLane& shared) const;
+  void StepRun(Run& run, uint64_t room, uint64_t priority, PackCodec codec);
   bool Wants(const OpenLane& lane) const;
   void Work(OpenLane& lane);
   bool TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes);
   void Step(OpenLane& lane, Run& run, uint64_t room);
   bool NeverFits(const OpenLane& lane, uint64_t bytes) const;
   uint64_t StateCap() const { return budget_.capacity() - std::min(block_target_, budget_.capacity()); }  // of a lane beside one block
+  std::optional<uint64_t> RowThatNeverFits(const Run& run, const StepOutcome& outcome) const;
   bool Outgrew(const Run& run, uint64_t state_bytes) const;
   void OnOutgrown(Run& run, const StepOutcome& outcome);
   Status TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const;
@@ -234,7 +244,9 @@ class WorkerCore::State {
   const OpenLane* WhoseStep(HolderId holder);
 
   // core_groups.cc: lanes by group
-  static SharedKey SharedKeyOf(const OpenLane& lane) { return {lane.open.job, lane.open.generation, lane.open.range.lane}; }
+  static SharedKey SharedKeyOf(const OpenLane& lane) {
+    return {lane.open.job, lane.open.generation, lane.open.range.lane, TakesPacked(lane.open.compression)};
+  }
   Cursor Reach(const SharedLane& shared, Cursor from) const;
   bool Served(const SharedLane& shared, Cursor from) const;
   void AdmitFollower(OpenLane& lane);
@@ -303,10 +315,13 @@ class WorkerCore::State {
   bool runs_moved_ = false;
   uint64_t rows_ = 0;
   uint64_t bytes_ = 0;
+  bool packs_ = false;  // the memory for it is taken
 
   bool dispatcher_up_ = false;
   std::optional<WorkerId> worker_;
   TimePoint beat_at_;
+  uint32_t most_lanes_ = 0;  // that were open at one time since the last beat…
+  uint32_t told_lanes_ = 0;  // …and what that said
   std::optional<TimePoint> drain_until_;
   bool exiting_ = false;
   std::optional<TimePoint> wake_at_;

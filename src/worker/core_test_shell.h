@@ -84,6 +84,17 @@ class TestShell {
     now_ = until;
   }
 
+  void JoinOverTcp(uint64_t session) { Tell(SessionOpened{.session = SessionId{session}, .over_tcp = true}); }
+  void OpenPacked(uint64_t session, uint32_t stream, LaneId lane, WireCompression compression, bool by_group = false) {
+    const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, {}, kLaneEnd};
+    Tell(ConsumerSaid{SessionId{session}, StreamId{stream},
+                      msg::Open{.job = kJob,
+                                .range = range,
+                                .consumer = ConsumerId{session},
+                                .credit = 100 * kRowBytes,
+                                .by_group = by_group,
+                                .compression = compression}});
+  }
   void Open(uint64_t session, uint32_t stream, LaneId lane, uint64_t credit, Cursor from = {}, Seq to = kLaneEnd, JobId job = kJob,
             bool urgent = false) {
     const msg::Range range{{Epoch{0}, ReplicaId{0}, lane}, from, to};
@@ -139,6 +150,8 @@ class TestShell {
   uint64_t wanted_target = 0;  // for blocks, by the job
   uint64_t block_target = 0;   // of the lane that was started last
   std::function<uint64_t(LaneKey, Seq)> row_bytes = [](LaneKey, Seq) { return kRowBytes; };
+  std::vector<PackCodec> codecs;  // of all steps
+  bool in_place = false;          // of the lane that was started last
   bool answer_jobs = true;
   Generation generation{};  // as the dispatcher says
   int fetches = 0;
@@ -221,9 +234,13 @@ class TestShell {
   void Do(const StartLane& a) {
     tasks_[a.task] = {a.lane, a.from.seq, a.to, a.by_group};
     block_target = a.block_target;
+    in_place = a.in_place;
     ++started;
   }
-  void Do(const StepLane& a) { queue_.push_back(a); }
+  void Do(const StepLane& a) {
+    queue_.push_back(a);
+    codecs.push_back(a.codec);
+  }
   void Do(const ExtendLane& a) {
     tasks_.at(a.task).to = a.to;
     ++extended;

@@ -31,6 +31,11 @@ struct BlockToken {
 struct SessionOpened {
   SessionId session{};
   bool shares_memory = false;  // blocks are lent: BlockFreed says that the consumer let go
+  bool over_tcp = false;       // blocks may be packed
+};
+struct LinkJudged {  // from now on: how blocks are packed for who leaves it to the worker (compression=auto)
+  SessionId session{};
+  PackCodec codec = PackCodec::kNone;
 };
 struct SessionClosed {  // blocks out on it are told by BlockFreed as ever
   SessionId session{};
@@ -47,7 +52,7 @@ struct JobKnown {
   Generation generation{};
   uint64_t group_rows = 1;
   uint64_t state_bytes = 0;   // Layout::state_bytes
-  uint64_t block_target = 0;  // where its blocks are better larger than others'
+  uint64_t block_target = 0;  // Pipeline::block_target
 };
 struct JobFailed {
   JobId job{};
@@ -78,8 +83,8 @@ struct DispatcherSaid {  // WorkerWelcome, WorkerBeatReply, ListInputs; anything
 struct DrainAsked {};
 struct TimerFired {};  // may come late, or though nothing is due
 
-using Event = std::variant<SessionOpened, SessionClosed, ConsumerSaid, JobKnown, JobFailed, StepDone, BlockFreed, DispatcherUp, DispatcherDown,
-                           DispatcherSaid, DrainAsked, TimerFired>;
+using Event = std::variant<SessionOpened, LinkJudged, SessionClosed, ConsumerSaid, JobKnown, JobFailed, StepDone, BlockFreed, DispatcherUp,
+                           DispatcherDown, DispatcherSaid, DrainAsked, TimerFired>;
 
 // ---- actions, to be carried out in order
 
@@ -124,8 +129,9 @@ struct StartLane {  // makes the task; does no work yet
 };
 struct StepLane {
   TaskId task{};
-  uint64_t room = 0;      // the step may allocate so much, size class included
-  uint64_t priority = 0;  // lower first
+  uint64_t room = 0;                   // the step may allocate so much, size class included
+  uint64_t priority = 0;               // lower first
+  PackCodec codec = PackCodec::kNone;  // the block is to be packed so, unless that makes it no smaller; its token does not change
 };
 struct ExtendLane {  // after LaneOver that did not end the lane; StepLane follows
   TaskId task{};
@@ -135,7 +141,7 @@ struct StopLane {  // no step of it is out; its id is not used again
   TaskId task{};
 };
 
-// WorkerHello and WorkerBeat: requests; their replies come back as DispatcherSaid. The shell fills in rss and cpu_ns of a beat.
+// WorkerHello and WorkerBeat: requests; their replies come back as DispatcherSaid. The shell fills in rss, cpu_ns and wire_bytes of a beat.
 struct SendToDispatcher {
   Message message;
 };

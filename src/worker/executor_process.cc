@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "base/constants.h"
 #include "base/log.h"
 #include "wire/socket.h"
+#include "worker/executor_notes.h"
 #include "worker/spawn.h"
 
 namespace penstock::worker {
@@ -77,17 +79,8 @@ bool WriteAll(int fd, const void* data, size_t size, std::span<const int> descri
   return true;
 }
 
-bool ReadAll(int fd, void* data, size_t size) {
-  char* at = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t got = recv(fd, at, size, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    size -= static_cast<size_t>(got);
-  }
-  return true;
-}
+// Becomes readable when the process ends. Where the kernel has none, it is looked at from time to time.
+Fd PidFd(pid_t pid) { return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
 
 }  // namespace
 
@@ -104,6 +97,9 @@ class ExecutorProcess::State {
     socket_ = Fd(ends[0]);
     Fd child(ends[1]);
     dump_ = Fd(memfd_create("penstock-executor-stacks", MFD_CLOEXEC));
+    if (ftruncate(dump_.get(), kDoingPage) != 0 || lseek(dump_.get(), kDoingPage, SEEK_SET) < 0) {
+      return Status(Code::kUnavailable, "cannot make a file for an executor's stacks: " + ErrorText(errno));
+    }
     // The thread that spawns it is the one whose death ends it (PR_SET_PDEATHSIG), so it is the one that stays as long as it lives.
     std::promise<Status> started;
     thread_ = std::thread([this, &started, child = std::move(child)]() mutable {
@@ -111,6 +107,7 @@ class ExecutorProcess::State {
       child = Fd();
       if (!pid.ok()) return started.set_value(pid.status());
       pid_ = *pid;
+      process_ = PidFd(pid_);
       started.set_value({});
       Watch();
     });
@@ -154,6 +151,10 @@ class ExecutorProcess::State {
   }
 
   void End() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (why_.empty()) why_ = "the executor was let go";
+    }
     shutdown(socket_.get(), SHUT_RDWR);
     if (thread_.joinable()) thread_.join();
   }
@@ -169,24 +170,52 @@ class ExecutorProcess::State {
   };
 
   void Send(const ExecutorMessage& message) {
-    std::array<uint32_t, 2> head{static_cast<uint32_t>(message.text.size()), static_cast<uint32_t>(message.bytes.size())};
-    WriteAll(socket_.get(), head.data(), kHead, message.descriptors) && WriteAll(socket_.get(), message.text.data(), message.text.size(), {}) &&
+    const std::array<uint32_t, 2> head{static_cast<uint32_t>(message.text.size()), static_cast<uint32_t>(message.bytes.size())};
+    std::string begin(kHead + message.text.size(), '\0');  // at once: the child wakes for each piece
+    std::memcpy(begin.data(), head.data(), kHead);
+    std::memcpy(begin.data() + kHead, message.text.data(), message.text.size());
+    WriteAll(socket_.get(), begin.data(), begin.size(), message.descriptors) &&
         WriteAll(socket_.get(), message.bytes.data(), message.bytes.size(), {});
   }
 
   // On its own thread, from the start to the end of the process.
   void Watch() {
-    TimePoint look_at = Clock::System().Now();
-    for (;;) {
-      pollfd ready{socket_.get(), POLLIN, 0};
-      const int count = poll(&ready, 1, static_cast<int>(kLookEvery.count()));
-      if (count > 0 && !TakeAnswer()) break;
-      if (const TimePoint now = Clock::System().Now(); now >= look_at) {
-        Look();
-        look_at = now + kLookEvery;
-      }
+    while (WaitReadable() && TakeAnswer()) {
     }
     Reap();
+  }
+
+  // False: the process has ended, and all that it said was read. Its socket's end does not tell: what user code has forked may hold it, too.
+  bool WaitReadable() {
+    for (;;) {
+      std::array<pollfd, 2> ready{{{socket_.get(), POLLIN, 0}, {process_.get(), POLLIN, 0}}};
+      poll(ready.data(), ready.size(), static_cast<int>(kLookEvery.count()));
+      if (const TimePoint now = Clock::System().Now(); now >= look_at_) {
+        Look();
+        look_at_ = now + kLookEvery;
+      }
+      if (ready[0].revents != 0) return true;
+      if (Ended()) return false;
+    }
+  }
+
+  // It is not reaped by this: its number stays that of its group.
+  bool Ended() const {
+    siginfo_t info{};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return errno == ECHILD;
+    return info.si_pid != 0;
+  }
+
+  bool ReadAll(void* data, size_t size) {
+    char* at = static_cast<char*>(data);
+    while (size > 0) {
+      const ssize_t got = recv(socket_.get(), at, size, MSG_DONTWAIT);
+      if (got < 0 && (errno == EINTR || (errno == EAGAIN && WaitReadable()))) continue;
+      if (got <= 0) return false;
+      at += got;
+      size -= static_cast<size_t>(got);
+    }
+    return true;
   }
 
   bool TakeAnswer() {
@@ -194,9 +223,14 @@ class ExecutorProcess::State {
       uint32_t size = 0;
       uint64_t id = 0;
     } __attribute__((packed)) head;
-    if (!ReadAll(socket_.get(), &head, sizeof(head)) || head.size > kMaxAnswer) return false;
+    if (!ReadAll(&head, sizeof(head))) return false;
+    if (head.size > kMaxAnswer) {
+      Kill("the executor began an answer of " + std::to_string(head.size) + " bytes, more than the " + std::to_string(kMaxAnswer) +
+           " that one may have, and was killed; does user code write to descriptor 3?");
+      return false;
+    }
     std::string text(head.size, '\0');
-    if (!ReadAll(socket_.get(), text.data(), text.size())) return false;
+    if (!ReadAll(text.data(), text.size())) return false;
     const std::lock_guard lock(mutex_);
     if (pending_.empty() || pending_.front()->id != head.id) return false;  // it answers in order, or it is not to be trusted
     Pending& call = *pending_.front();
@@ -229,10 +263,10 @@ class ExecutorProcess::State {
   void DumpStacks() {
     kill(pid_, SIGUSR1);
     const TimePoint until = Clock::System().Now() + kDumpWithin;
-    off_t size = 0;
+    off_t size = kDoingPage;
     while (Clock::System().Now() < until) {
       const off_t now = lseek(dump_.get(), 0, SEEK_END);
-      if (now > 0 && now == size) return;
+      if (now > static_cast<off_t>(kDoingPage) && now == size) return;
       size = now;
       std::this_thread::sleep_for(milliseconds(20));
     }
@@ -247,17 +281,20 @@ class ExecutorProcess::State {
   }
 
   void Reap() {
+    shutdown(socket_.get(), SHUT_RDWR);  // who is sending does not wait for what user code has forked
     const TimePoint until = Clock::System().Now() + kEndWithin;
-    int status = 0;
-    while (waitpid(pid_, &status, WNOHANG) == 0) {
+    while (!Ended()) {
       if (Clock::System().Now() >= until) Kill("the executor did not end when it was told to");
       std::this_thread::sleep_for(milliseconds(2));
     }
     kill(-pid_, SIGKILL);  // what it has started itself
+    int status = 0;
+    waitpid(pid_, &status, 0);
     const std::lock_guard lock(mutex_);
     gone_ = true;
     if (why_.empty()) why_ = HowItEnded(status);
-    stacks_ = ReadStacks();
+    stacks_ = ReadStacks(dump_.get());
+    doing_ = ReadDoing(dump_.get());
     LogInfo("executor.end", {{"pid", pid_}, {"why", why_}});
     bool first = true;
     for (Pending* call : pending_) {
@@ -268,18 +305,21 @@ class ExecutorProcess::State {
     changed_.notify_all();
   }
 
-  std::string ReadStacks() const {
-    std::string text(64 * kKiB, '\0');
-    const ssize_t got = pread(dump_.get(), text.data(), text.size(), 0);
-    text.resize(got < 0 ? 0 : static_cast<size_t>(got));
-    return text;
+  // Whose call it worked on is told what it did.
+  Status Gone(bool guilty) const {
+    if (!guilty) return Status(Code::kUnavailable, why_).With("guilty", "0").With("traceback", stacks_);
+    const bool at_row = doing_.seq != kLaneEnd;
+    std::string message = why_;
+    if (!doing_.what.empty()) message += "; it was in " + doing_.what + (at_row ? " " + std::to_string(doing_.seq) : "");
+    if (const std::string end = EndOfStack(stacks_); !end.empty()) message += "; its stack ends in " + end;
+    Status status = Status(Code::kUnavailable, std::move(message)).With("guilty", "1").With("traceback", stacks_);
+    return at_row ? std::move(status).With("seq", std::to_string(doing_.seq)) : status;
   }
-
-  Status Gone(bool guilty) const { return Status(Code::kUnavailable, why_).With("guilty", guilty ? "1" : "0").With("traceback", stacks_); }
 
   const ExecutorOptions options_;
   Fd socket_;
   Fd dump_;
+  Fd process_;
   pid_t pid_ = -1;
   std::thread thread_;
   std::mutex send_mutex_;
@@ -287,10 +327,12 @@ class ExecutorProcess::State {
   std::condition_variable changed_;
   std::deque<Pending*> pending_;  // in the order sent: the first is being worked on
   TimePoint head_since_{};
+  TimePoint look_at_{};  // the watching thread's
   bool killed_ = false;
   bool gone_ = false;
   std::string why_;
   std::string stacks_;
+  ExecutorDoing doing_;
 };
 
 Result<std::shared_ptr<ExecutorProcess>> ExecutorProcess::Start(const ExecutorOptions& options) {

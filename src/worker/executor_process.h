@@ -38,7 +38,8 @@ class ExecutorProcess {
   ExecutorProcess(const ExecutorProcess&) = delete;
 
   // Waits for the answer, which is JSON. `id` is in the message, is not 0, and not used twice. Any thread; the child works on calls in the order
-  // given. Unavailable: it is gone, and why; detail "guilty" is "1" where it was working on this call, "traceback" the stacks it left.
+  // given. Unavailable: it is gone, and why; detail "guilty" is "1" where it was working on this call, "traceback" the stacks it left; then the
+  // message says what it did, and detail "seq" at or from which row, where that is known.
   // When it works on this call for longer than `within` it is killed.
   Result<std::string> Call(uint64_t id, const ExecutorMessage& message, Duration within);
   // Says something that is not answered. Nothing happens where it is gone.

@@ -57,6 +57,17 @@ Result<Cursor> ToCursor(const Json& json, const char* seq, const char* child) {
   return cursor;
 }
 
+Result<CodeWritten> ToWritten(const Json& json) {
+  const auto crcs = json.find("crcs");
+  if (crcs == json.end()) return CodeWritten{};
+  CodeWritten written;
+  for (const Json& crc : *crcs) {
+    if (!crc.is_number_unsigned()) return Status(Code::kExecutor, "the executor's answer has a CRC that is none");
+    written.crcs.push_back(crc.get<uint32_t>());
+  }
+  return written;
+}
+
 Result<CodeRows> ToRows(const Json& json) {
   CodeRows rows;
   PENSTOCK_ASSIGN(rows.rows, Field<uint64_t>(json, "rows"));
@@ -67,6 +78,9 @@ Result<CodeRows> ToRows(const Json& json) {
   PENSTOCK_ASSIGN(rows.ended, Field<bool>(json, "ended"));
   PENSTOCK_ASSIGN(rows.again, Field<bool>(json, "again"));
   PENSTOCK_ASSIGN(rows.held_bytes, Field<uint64_t>(json, "held_bytes"));
+  if (json.contains("written")) {
+    PENSTOCK_ASSIGN(rows.written, ToWritten(json["written"]));
+  }
   if (!json.contains("lengths") || !json["lengths"].is_array()) return Status(Code::kExecutor, "the executor's answer lacks 'lengths'");
   uint64_t total = 0;
   for (const Json& length : json["lengths"]) {
@@ -77,6 +91,12 @@ Result<CodeRows> ToRows(const Json& json) {
     }
   }
   return rows;
+}
+
+Json ToJson(std::span<const BufferPlace> places) {
+  Json pairs = Json::array();
+  for (const BufferPlace& place : places) pairs.push_back({place.offset, place.length});
+  return pairs;
 }
 
 Json ToJson(const Structure& structure) {
@@ -160,22 +180,24 @@ class JobExecutors::Lane final : public CodeLane {
     --executor_->lanes;
   }
 
-  Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over) override {
+  Result<CodeRows> Fill(const CodeWant& want, const Extent* input, bool input_over, const CodeRoom* room) override {
     Json message{{"op", "fill"},        {"lane", number_},           {"target", want.target}, {"cap", want.cap},         {"group", want.group_rows},
                  {"phase", want.phase}, {"by_group", want.by_group}, {"to", want.to},         {"input_over", input_over}};
-    auto answer = executor_->Ask(std::move(message), host_->options_.timeout, {}, input);
-    if (!answer.ok()) return host_->Explain(answer.status(), open_);
+    if (room != nullptr) message["room"] = {{"rows", room->rows}, {"lengths", room->lengths}, {"places", ToJson(room->places)}};
+    auto answer = executor_->Ask(std::move(message), host_->options_.timeout, {}, room != nullptr ? &room->block : input);
+    if (!answer.ok()) return host_->Explain(answer.status(), &open_.from);
     auto rows = ToRows(*answer);
-    if (!rows.ok()) return host_->Explain(rows.status(), open_);
+    if (!rows.ok()) return host_->Explain(rows.status(), &open_.from);
     open_.from = rows->rows > 0 ? rows->first : rows->end;
     return rows;
   }
 
-  Status Write(std::span<const BufferPlace> places, const Extent& block) override {
-    Json message{{"op", "write"}, {"lane", number_}, {"places", Json::array()}};
-    for (const BufferPlace& place : places) message["places"].push_back({place.offset, place.length});
+  Result<CodeWritten> Write(std::span<const BufferPlace> places, const Extent& block) override {
+    Json message{{"op", "write"}, {"lane", number_}, {"places", ToJson(places)}};
     const auto answer = executor_->Ask(std::move(message), host_->options_.timeout, {}, &block);
-    return answer.ok() ? Status() : host_->Explain(answer.status(), open_);
+    if (!answer.ok()) return host_->Explain(answer.status(), &open_.from);
+    auto written = ToWritten(*answer);
+    return written.ok() ? written : host_->Explain(written.status(), &open_.from);
   }
 
  private:
@@ -205,7 +227,7 @@ Result<std::unique_ptr<CodeLane>> JobExecutors::Open(const CodeOpen& open) {
                {"from_child", open.from.child}};
   if (open.input != nullptr) message["input"] = ToJson(*open.input);
   const auto answer = executor->Ask(std::move(message), kLoadWithin);
-  if (!answer.ok()) return Explain(answer.status(), open);
+  if (!answer.ok()) return Explain(answer.status(), nullptr);
   return std::unique_ptr<CodeLane>(std::move(lane));
 }
 
@@ -236,10 +258,10 @@ void JobExecutors::Kill() {
   executors_.clear();
 }
 
-// Where it happened: what the loop is told.
-Status JobExecutors::Explain(Status error, const CodeOpen& open) const {
+// Where it happened: what the loop is told. `from`: rows were made from there on; null: none were.
+Status JobExecutors::Explain(Status error, const Cursor* from) const {
   Add(error, "worker", options_.worker);
-  if (error.detail("seq").empty()) Add(error, "seq", std::to_string(open.from.seq));
+  if (error.detail("seq").empty() && from != nullptr) Add(error, "seq", std::to_string(from->seq));
   return error;
 }
 

@@ -33,7 +33,7 @@ class JobExecutors final : public CodeHost, public std::enable_shared_from_this<
   class Executor;
   class Lane;
   Result<std::shared_ptr<Executor>> Choose();
-  Status Explain(Status error, const CodeOpen& open) const;
+  Status Explain(Status error, const Cursor* from) const;
 
   const std::string plan_;
   const ExecutorOptions options_;

@@ -23,12 +23,14 @@ class Lanes::Task {
 
   void Extend(Seq to) { extend_ = to; }
 
-  Note Step(uint64_t room) {
+  // A block whose rows stay where they lie goes as it is.
+  Note Step(uint64_t room, PackCodec codec, Packers& packers) {
     const LogScope scope(about_);
     allocator_.BeginStep(room);
     Note note;
     StepDone done{.task = start_.task, .outcome = AdvanceOrFail(note.block), .state_bytes = 0};
     if (run_ != nullptr) done.state_bytes = run_->state_bytes();
+    if (codec != PackCodec::kNone && !note.block.empty() && note.block.following() == nullptr) packers.Pack(codec, note.block);
     note.event = std::move(done);
     return note;
   }
@@ -123,7 +125,8 @@ void Lanes::Start(const StartLane& start) {
 void Lanes::Step(const StepLane& step) {
   const auto& task = tasks_.at(step.task);
   Pool& pool = task->threads() != nullptr ? *task->threads() : pool_;
-  pool.Submit(step.priority, [task, room = step.room, inbox = inbox_] { inbox->Push(task->Step(room)); });
+  pool.Submit(step.priority,
+              [task, room = step.room, codec = step.codec, inbox = inbox_, packers = packers_] { inbox->Push(task->Step(room, codec, *packers)); });
 }
 
 void Lanes::Extend(const ExtendLane& extend) { tasks_.at(extend.task)->Extend(extend.to); }

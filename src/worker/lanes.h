@@ -9,6 +9,7 @@
 #include "worker/executors.h"
 #include "worker/inbox.h"
 #include "worker/memory.h"
+#include "worker/packers.h"
 #include "worker/pool.h"
 
 namespace penstock::worker {
@@ -16,8 +17,8 @@ namespace penstock::worker {
 // On the I/O thread; steps run on the pool, one at a time a task. A StepDone for each StepLane; a block's memory comes beside it.
 class Lanes {
  public:
-  Lanes(Pool& pool, std::shared_ptr<Inbox> inbox, std::shared_ptr<JobSegments> segments)
-      : pool_(pool), inbox_(std::move(inbox)), segments_(std::move(segments)) {}
+  Lanes(Pool& pool, std::shared_ptr<Inbox> inbox, std::shared_ptr<JobSegments> segments, std::shared_ptr<Packers> packers)
+      : pool_(pool), inbox_(std::move(inbox)), segments_(std::move(segments)), packers_(std::move(packers)) {}
 
   ~Lanes();
 
@@ -36,6 +37,7 @@ class Lanes {
   Pool& pool_;
   std::shared_ptr<Inbox> inbox_;
   std::shared_ptr<JobSegments> segments_;
+  std::shared_ptr<Packers> packers_;
   struct Job {
     std::string name;
     std::shared_ptr<const Pipeline> pipeline;

@@ -27,6 +27,7 @@ class HungryPipeline final : public Pipeline {
   const Layout& layout() const override { return layout_; }
   std::string inputs_hash() const override { return {}; }
   bool runs_code() const override { return false; }
+  uint64_t block_target() const override { return 0; }
   std::string explain() const override { return {}; }
   Result<std::unique_ptr<LaneRun>> OpenLane(const LaneRequest& /*request*/) const override { return std::unique_ptr<LaneRun>(new HungryRun()); }
 
@@ -39,7 +40,7 @@ TEST(Lanes, AnOperatorThatRunsOutOfMemoryEndsItsLaneAndNothingElse) {
   std::promise<Inbox::Notes> told;
   const auto inbox = std::make_shared<Inbox>(io, [&](Inbox::Notes notes) { told.set_value(std::move(notes)); });
   Pool pool(1);
-  Lanes lanes(pool, inbox, std::make_shared<JobSegments>(std::make_shared<SegmentTable>(), 64 * kMiB));
+  Lanes lanes(pool, inbox, std::make_shared<JobSegments>(std::make_shared<SegmentTable>(), 64 * kMiB), std::make_shared<Packers>(1));
   lanes.AddJob(JobId{1}, "train", std::make_shared<HungryPipeline>(), nullptr, 0);
   lanes.Start({.task = TaskId{3}, .job = JobId{1}, .lane = {.epoch = Epoch{0}, .replica = {}, .lane = LaneId{5}}, .from = {}});
   lanes.Step({.task = TaskId{3}, .room = kMiB});

@@ -1,5 +1,6 @@
 #include "worker/memory.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -32,6 +33,11 @@ Result<Extent> JobSegments::Allocate(SegmentPool& pool, uint64_t bytes) {
 void JobSegments::TrimAll() {
   const std::lock_guard lock(mutex_);
   TrimPools();
+}
+
+void JobSegments::Shrink(uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  memory_ -= std::min(bytes, memory_);
 }
 
 uint64_t JobSegments::TouchedBytes() const {

@@ -25,6 +25,7 @@ class JobSegments {
   // From a pool of For(): what is touched of all pools stays within the budget, as long as what is out of them does.
   Result<Extent> Allocate(SegmentPool& pool, uint64_t bytes);
   void TrimAll();
+  void Shrink(uint64_t bytes);  // of the budget: they are used for something else from now on
 
  private:
   uint64_t TouchedBytes() const;  // both with mutex_ held

@@ -94,7 +94,7 @@ class WorkerServer::Impl {
   Status Listen() {
     Shell::Hooks hooks{.welcomed = [this] { Note({}); }, .unreachable = [this](const Status& why) { Note(why); }, .drained = [this] { Finish(); }};
     hooks.exit_when_done = options_.exit_when_done;
-    shell_ = std::make_unique<Shell>(io_, pool_, table_, options_.memory, Code(), std::move(hooks));
+    shell_ = std::make_unique<Shell>(io_, pool_, table_, options_.memory, Packers::CountFor(options_.memory, Threads()), Code(), std::move(hooks));
     PENSTOCK_TRY(ListenOn(options_.listen, nullptr));
     const std::string socket = MakeSocketName("worker");
     if (options_.shm) PENSTOCK_TRY(ListenOn(socket, table_));
@@ -105,8 +105,10 @@ class WorkerServer::Impl {
     return {};
   }
 
+  uint32_t Threads() const { return options_.cpus == 0 ? CoreCount() : options_.cpus; }
+
   Shell::CodeRules Code() const {
-    const uint32_t cores = options_.cpus == 0 ? CoreCount() : options_.cpus;
+    const uint32_t cores = Threads();
     const uint64_t memory = options_.code_memory > 0 ? options_.code_memory : std::max(DefaultMemory() / 2 / cores, kLeastCodeMemory);
     return {options_.allow_code, {.python = {}, .timeout = options_.code_timeout, .memory = memory, .processes = cores, .worker = HostAndPid()}};
   }
@@ -127,7 +129,7 @@ class WorkerServer::Impl {
             .netns = host.netns,
             .incarnation = RandomIncarnation(),
             .memory = options_.memory,
-            .cpus = options_.cpus == 0 ? CoreCount() : options_.cpus,
+            .cpus = Threads(),
             .name = HostAndPid(),
             .pid = static_cast<uint32_t>(getpid())};
   }
@@ -150,11 +152,10 @@ class WorkerServer::Impl {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, options_.start_timeout, [this] { return welcomed_ || IsPermanent(last_error_.code()); });
     if (welcomed_) return {};
-    if (IsPermanent(last_error_.code())) return Status(last_error_).Prefixed("the dispatcher at " + options_.dispatcher);
-    return Status(Code::kUnavailable, "no dispatcher at " + options_.dispatcher + " within " +
-                                          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count()) +
-                                          " ms: " + last_error_.message() +
-                                          "; start one with `penstock dispatcher`, or name another with --dispatcher");
+    if (IsPermanent(last_error_.code())) return Unreachable(options_.dispatcher, last_error_);
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_timeout).count();
+    return Status(Code::kUnavailable, "no dispatcher at " + options_.dispatcher + " within " + std::to_string(waited) + " ms (--start-timeout): " +
+                                          last_error_.message() + "; start one with `penstock dispatcher`, or name another with --dispatcher");
   }
 
   const Options options_;
@@ -175,7 +176,8 @@ class WorkerServer::Impl {
 
 Result<std::unique_ptr<WorkerServer>> WorkerServer::Start(Options options) {
   if (options.memory < kLeastMemory) {
-    return Status(Code::kInvalid, "a worker needs a budget of at least 8 MiB; --memory gives it " + std::to_string(options.memory) + " bytes");
+    return Status(Code::kInvalid,
+                  "a worker needs a budget of at least 8 MiB; --memory or PENSTOCK_MEMORY gives it " + std::to_string(options.memory) + " bytes");
   }
   if (options.cpus > kMostThreads) {
     return Status(Code::kInvalid,

@@ -35,7 +35,7 @@ class WorkerServer {
     uint64_t code_memory = 0;                         // bytes of one executor; 0: a share of what blocks leave
     Duration drain_timeout = std::chrono::seconds(30);
     Duration exit_when_done{0};  // drains when the dispatcher says that all is done, or is away for so long and no lane is open
-    Duration start_timeout = std::chrono::seconds(30);  // for the dispatcher to be there
+    Duration start_timeout = std::chrono::minutes(10);  // for the dispatcher to be there: servers are started in any order, and images take minutes
   };
 
   // Returns when the dispatcher has welcomed it. Fails with Invalid (an option, an address in use), Permission (the token), Mismatch (the

@@ -146,6 +146,39 @@ TEST_P(WorkerServerTransport, ASessionThatEndsFreesItsLanesAndBlocks) {
   }
 }
 
+class WorkerServerCompression : public WorkerServerTest, public testing::WithParamInterface<WireCompression> {
+ protected:
+  // Reads lane 0 of a range to its end; bytes on the wire for each of a block.
+  double Read(const msg::Joined& joined, const std::string& address, WireCompression compression) {
+    TestConsumer consumer(address, joined.layout.row_spec);
+    consumer.Open(1, joined.job, LaneId{0}, 64 * kMiB, compression);
+    EXPECT_TRUE(consumer.Wait([](TestConsumer& c) { return c.lane(1).ended || c.lane(1).error; }));
+    uint64_t bytes = 0;
+    uint64_t on_wire = 0;
+    consumer.Wait([&](TestConsumer& c) {
+      EXPECT_GT(c.lane(1).rows, 0U);
+      for (const Extent& block : c.lane(1).blocks) bytes += block.size();
+      on_wire = c.lane(1).on_wire;
+      return true;
+    });
+    return static_cast<double>(on_wire) / static_cast<double>(bytes);
+  }
+};
+
+TEST_P(WorkerServerCompression, IsForWhoAsksOverTcpAndForNobodyElse) {
+  const auto worker = StartWorker();
+  const msg::Joined joined = Join(500'000, 100);
+  EXPECT_LT(Read(joined, joined.workers[0].address, GetParam()), 0.7);
+  EXPECT_EQ(Read(joined, joined.workers[0].unix_socket, GetParam()), 0) << "shared memory";
+  for (const WireCompression other : {WireCompression::kUnknown, WireCompression::kNone, WireCompression::kAuto}) {
+    EXPECT_EQ(Read(joined, joined.workers[0].address, other), 1) << "loopback";
+  }
+  EXPECT_TRUE(WaitForStats(*worker, [](const CoreStats& stats) { return stats.blocks_out == 0 && stats.used == 0 && stats.lanes == 0; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, WorkerServerCompression, testing::Values(WireCompression::kLz4, WireCompression::kZstd),
+                         [](const auto& codec) { return codec.param == WireCompression::kLz4 ? "Lz4" : "Zstd"; });
+
 INSTANTIATE_TEST_SUITE_P(Transports, WorkerServerTransport, testing::Bool(),
                          [](const auto& transport) { return transport.param ? "SharedMemory" : "Tcp"; });
 

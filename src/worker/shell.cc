@@ -47,7 +47,7 @@ Result<msg::Inputs> ListAndCut(const msg::ListInputs& ask, bool allow_code) {
 
 }  // namespace
 
-Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, CodeRules code, Hooks hooks)
+Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, uint32_t packers, CodeRules code, Hooks hooks)
     : io_(io),
       pool_(pool),
       table_(std::move(table)),
@@ -55,7 +55,8 @@ Shell::Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint
       hooks_(std::move(hooks)),
       inbox_(std::make_shared<Inbox>(io, [this](Inbox::Notes notes) { Take(std::move(notes)); })),
       segments_(std::make_shared<JobSegments>(table_, memory)),
-      lanes_(pool, inbox_, segments_),
+      pack_memory_(packers * kPackerBytes),
+      lanes_(pool, inbox_, segments_, std::make_shared<Packers>(packers)),
       timer_(io),
       flush_timer_(io),
       alone_timer_(io),
@@ -65,6 +66,7 @@ Shell::~Shell() { inbox_->Close(); }
 
 void Shell::Begin(CoreOptions options, std::string dispatcher, ConnectParams params) {
   self_ = options.hello.address;
+  options.pack_memory = pack_memory_;
   core_ = std::make_unique<WorkerCore>(std::move(options));
   link_ = DispatcherLink::Make(
       io_, std::move(dispatcher), std::move(params), identity_,
@@ -102,7 +104,8 @@ void Shell::Take(Inbox::Notes notes) {
 
 void Shell::Accept(std::shared_ptr<Session> session) {
   LogDebug("session.open", {{"peer", session->peer()}, {"name", session->peer_hello().name}, {"shm", session->shares_memory()}});
-  const SessionOpened opened{session->id(), session->shares_memory()};
+  const SessionOpened opened{session->id(), session->shares_memory(), session->reach() != Reach::kUnixSocket};
+  if (session->reach() == Reach::kNetwork) policies_.try_emplace(session->id());
   sessions_.emplace(session->id(), std::move(session));
   Apply(opened);
 }
@@ -122,12 +125,15 @@ Result<Extent> Shell::OnBlockComing(Session& /*session*/, StreamId /*stream*/, u
   return Status(Code::kInvalid, "a worker takes no blocks");
 }
 
-void Shell::OnBlock(Session& session, StreamId /*stream*/, Extent /*block*/) { session.Close(Status(Code::kInvalid, "a worker takes no blocks")); }
+void Shell::OnBlock(Session& session, StreamId /*stream*/, Extent /*block*/, uint64_t /*on_wire*/) {
+  session.Close(Status(Code::kInvalid, "a worker takes no blocks"));
+}
 
 void Shell::OnClosed(Session& session, const Status& why) {
   LogDebug("session.close", {{"peer", session.peer()}, {"why", why.message()}});
   const SessionId id = session.id();
   sessions_.erase(id);
+  policies_.erase(id);
   std::erase_if(opened_, [id](const auto& item) { return item.first.first == id; });
   Apply(SessionClosed{id});
 }
@@ -171,14 +177,29 @@ void Shell::Do(SendBlock& action) {
   auto block = blocks_.extract(action.handle);
   const auto session = sessions_.find(action.session);
   if (session == sessions_.end() || !MayHave(*session->second, action.stream)) return;
-  session->second->SendBlock(action.stream, std::move(block.mapped()), action.how);
+  Transmit(*session->second, action.stream, std::move(block.mapped()), action.how);
 }
 
 // The copy is made by the socket: until it is written, the session holds the block, too.
 void Shell::Do(SendCopy& action) {
   const auto session = sessions_.find(action.session);
   if (session == sessions_.end() || !MayHave(*session->second, action.stream)) return;
-  session->second->SendBlock(action.stream, blocks_.at(action.handle).Share(), Handover::kCopy);
+  Transmit(*session->second, action.stream, blocks_.at(action.handle).Share(), Handover::kCopy);
+}
+
+void Shell::Transmit(Session& session, StreamId stream, Extent block, Handover how) {
+  const auto policy = policies_.find(session.id());
+  if (policy != policies_.end()) policy->second.Sent(block.whole_size(), block.packing());
+  wire_bytes_ += session.SendBlock(stream, std::move(block), how);
+  if (policy == policies_.end() || !policy->second.Look(Clock::System().Now(), session.link_use())) return;
+  const LinkJudged judged{session.id(), policy->second.codec()};
+  LogDebug("link.judged", {{"peer", session.peer()}, {"codec", Name(judged.codec)}});
+  io_.Post([this, judged] { Apply(judged); });  // the core is in the middle of something
+}
+
+void Shell::Do(StepLane& action) {
+  if (action.codec != PackCodec::kNone && !std::exchange(packs_, true)) segments_->Shrink(pack_memory_);
+  lanes_.Step(action);
 }
 
 void Shell::Do(ReleaseBlock& action) { blocks_.erase(action.handle); }
@@ -201,7 +222,7 @@ void Shell::TellKnown(JobId job, Generation generation, const Pipeline& pipeline
                  .generation = generation,
                  .group_rows = layout.group_rows(),
                  .state_bytes = layout.state_bytes,
-                 .block_target = pipeline.runs_code() ? kCodeBlockTarget : 0});
+                 .block_target = pipeline.block_target()});
 }
 
 void Shell::Compile(JobId job, msg::JobReply reply) {
@@ -289,6 +310,7 @@ void Shell::Beat(msg::WorkerBeat& beat) {
   const Usage usage = ProcessUsage();
   beat.rss = usage.rss;
   beat.cpu_ns = usage.cpu_ns;
+  beat.wire_bytes = wire_bytes_;
   if (beat.lanes == 0) segments_->TrimAll();  // nobody reads: give the memory back
 }
 

@@ -18,6 +18,7 @@
 #include "worker/inbox.h"
 #include "worker/lanes.h"
 #include "worker/memory.h"
+#include "worker/pack_policy.h"
 #include "worker/pool.h"
 
 namespace penstock::worker {
@@ -35,8 +36,8 @@ class Shell final : public SessionHandler {
     bool allowed = false;
     ExecutorOptions executors;
   };
-  // `io` and `pool` are stopped before it goes.
-  Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, CodeRules code, Hooks hooks);
+  // `io` and `pool` are stopped before it goes. `packers`: so many blocks are packed at a time.
+  Shell(IoThread& io, Pool& pool, std::shared_ptr<SegmentTable> table, uint64_t memory, uint32_t packers, CodeRules code, Hooks hooks);
   ~Shell() override;
 
   // Before the first session: now it is known where this worker listens.
@@ -47,7 +48,7 @@ class Shell final : public SessionHandler {
 
   void OnMessage(Session& session, StreamId stream, RequestId request, Message message) override;
   Result<Extent> OnBlockComing(Session& session, StreamId stream, uint64_t bytes) override;
-  void OnBlock(Session& session, StreamId stream, Extent block) override;
+  void OnBlock(Session& session, StreamId stream, Extent block, uint64_t on_wire) override;
   void OnClosed(Session& session, const Status& why) override;
 
  private:
@@ -65,7 +66,7 @@ class Shell final : public SessionHandler {
   void Do(FetchJob& action);
   void Do(ForgetJob& action);
   void Do(StartLane& action) { lanes_.Start(action); }
-  void Do(StepLane& action) { lanes_.Step(action); }
+  void Do(StepLane& action);
   void Do(ExtendLane& action) { lanes_.Extend(action); }
   void Do(StopLane& action) { lanes_.Stop(action); }
   void Do(SendToDispatcher& action);
@@ -82,6 +83,7 @@ class Shell final : public SessionHandler {
   void FlushThenFinish(int attempts);
   void ExitUnlessReadFrom();
   bool MayHave(Session& session, StreamId stream);
+  void Transmit(Session& session, StreamId stream, Extent block, Handover how);
   void LogLane(LogLevel level, std::string_view event, const SendToConsumer& action, const Status& why) const;
 
   IoThread& io_;
@@ -91,6 +93,9 @@ class Shell final : public SessionHandler {
   Hooks hooks_;
   std::shared_ptr<Inbox> inbox_;
   std::shared_ptr<JobSegments> segments_;
+  const uint64_t pack_memory_;
+  bool packs_ = false;       // and that much of the budget is used for it
+  uint64_t wire_bytes_ = 0;  // that blocks took on sockets
   Lanes lanes_;
   std::unique_ptr<WorkerCore> core_;
   Actions actions_;
@@ -104,7 +109,8 @@ class Shell final : public SessionHandler {
   uint32_t failed_attempts_ = 0;  // to reach the dispatcher, in a row
   std::string self_;              // this worker's address, for the log
   std::unordered_map<SessionId, std::shared_ptr<Session>> sessions_;
-  std::unordered_map<BlockHandle, Extent> blocks_;  // made and not sent
+  std::unordered_map<SessionId, PackPolicy> policies_;  // of those that a network leads to
+  std::unordered_map<BlockHandle, Extent> blocks_;      // made and not sent
   std::map<std::pair<SessionId, StreamId>, OpenLane> opened_;
   std::unordered_map<JobId, std::string> names_;  // of jobs that were fetched
 };

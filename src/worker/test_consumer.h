@@ -25,6 +25,7 @@ class TestConsumer final : public SessionHandler {
   struct Lane {
     std::vector<Extent> blocks;
     uint64_t rows = 0;
+    uint64_t on_wire = 0;  // bytes
     Cursor next;
     std::optional<msg::LaneEnded> ended;
     std::optional<Status> error;  // Refused or LaneFailed
@@ -43,8 +44,12 @@ class TestConsumer final : public SessionHandler {
 
   bool shares_memory() const { return session_->shares_memory(); }
 
-  void Open(uint32_t stream, JobId job, LaneId lane, uint64_t credit) {
-    Send(stream, msg::Open{.job = job, .range = {{Epoch{0}, ReplicaId{0}, lane}, {}, kLaneEnd}, .consumer = ConsumerId{1}, .credit = credit});
+  void Open(uint32_t stream, JobId job, LaneId lane, uint64_t credit, WireCompression compression = WireCompression::kUnknown) {
+    Send(stream, msg::Open{.job = job,
+                           .range = {{Epoch{0}, ReplicaId{0}, lane}, {}, kLaneEnd},
+                           .consumer = ConsumerId{1},
+                           .credit = credit,
+                           .compression = compression});
   }
   // Lets go of all blocks of the stream, and gives their credit back.
   void LetGo(uint32_t stream) {
@@ -85,7 +90,7 @@ class TestConsumer final : public SessionHandler {
     changed_.notify_all();
   }
   Result<Extent> OnBlockComing(Session& /*session*/, StreamId /*stream*/, uint64_t bytes) override { return heap_.Allocate(bytes); }
-  void OnBlock(Session& /*session*/, StreamId stream, Extent block) override {
+  void OnBlock(Session& /*session*/, StreamId stream, Extent block, uint64_t on_wire) override {
     const std::lock_guard lock(mutex_);
     Lane& lane = lanes_[Raw(stream)];
     const auto view = CheckBlock(spec_, block.bytes());
@@ -93,6 +98,7 @@ class TestConsumer final : public SessionHandler {
     EXPECT_EQ(view->info().first, lane.next) << "blocks come in order";
     lane.next = view->info().end;
     lane.rows += view->rows();
+    lane.on_wire += on_wire;
     lane.blocks.push_back(std::move(block));
     changed_.notify_all();
   }

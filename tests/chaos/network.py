@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 from penstock._processes import Cluster
+from penstock.errors import Unavailable
 
 from .delay import DelayedWire
 
@@ -75,6 +76,13 @@ class Network:
         _ip("-n", self._hub, "link", "set", f"port{host}", "master", "bridge", "up")
         _ip("-n", self._hub, "link", "set", f"late{host}", "up")
         self._delayed[host] = DelayedWire(self._hub, (f"to{host}", f"late{host}"), seconds)
+
+    def narrow(self, host: int, rate: str) -> None:
+        """What the host sends goes no faster than that ("100mbit"). Unavailable where the kernel has no such queue."""
+        command = [*self.through(host), "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"`tc` says: {done.stderr.strip()}")
 
     def remove(self) -> None:
         for wire in self._delayed.values():

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "load/peers.h"
@@ -40,7 +42,7 @@ void ConsumerPeer::Join(std::string dataset, std::string job, Ready ready) {
   join.dataset = std::move(dataset);
   join.job_name = std::move(job);
   join.even = Even::kUneven;
-  join.incarnation = (number_ << 32) + ++incarnations_;
+  join.incarnation = (static_cast<uint64_t>(getpid()) << 42) + (number_ << 22) + ++incarnations_;
   join.name = "load-consumer-" + std::to_string(number_);
   const TimePoint sent = Clock::System().Now();
   session_->Request(join, kAnswerWithin, [this, sent, ready = std::move(ready)](Result<Message> answer) {
@@ -54,6 +56,7 @@ void ConsumerPeer::Join(std::string dataset, std::string job, Ready ready) {
       beat_.consumer = joined->consumer;
       beat_.generation = joined->generation;
       beat_.epoch = joined->epoch;
+      beat_.workers_version = joined->workers_version;
       grants_.clear();
       ended_ = false;
     }
@@ -69,9 +72,9 @@ void ConsumerPeer::Beat(Finishes finishes, Ready done) {
   for (size_t i = 0; i < grants_.size(); ++i) {
     const msg::Grant& grant = grants_[i];
     if (i < finished) {
-      beat_.finished.push_back({grant.range.lane, grant.range.from.seq, grant.fence, Cursor{kRowsOfALane, 0}, true});
+      beat_.finished.push_back({grant.range.lane, grant.range.from, grant.fence, Cursor{kRowsOfALane, 0}, true});
     } else {
-      beat_.holds.push_back({grant.range.lane, grant.range.from.seq, grant.fence, grant.range.from, true, 0});
+      beat_.holds.push_back({grant.range.lane, grant.range.from, grant.fence, grant.range.from, true, 0});
     }
   }
   gauges_.lanes_done += finished;
@@ -84,6 +87,7 @@ void ConsumerPeer::Beat(Finishes finishes, Ready done) {
     if (reply == nullptr) return gauges_.Fail(answer.status());
     gauges_.heartbeats.Add(Clock::System().Now() - sent);
     grants_ = reply->grants;
+    if (!reply->workers.empty()) beat_.workers_version = reply->workers_version;
     ended_ = reply->end;
     done();
   });

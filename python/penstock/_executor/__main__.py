@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import ctypes
 import faulthandler
 import json
 import mmap
@@ -16,13 +15,13 @@ import struct
 import sys
 from typing import Any
 
-from penstock._executor import environment
+from penstock import _core
+from penstock._executor import doing, environment
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.runner import Runner
 
 SOCKET = 3
 DUMP = 4
-PR_SET_PDEATHSIG = 1
 MAX_DESCRIPTORS = 4
 
 
@@ -44,8 +43,11 @@ class Executor:
             answer = self._answer(call, content, descriptors)
             if call["id"]:
                 text = json.dumps(answer).encode()
-                self.connection.sendall(struct.pack("<IQ", len(text), call["id"]) + text)
-            if call["op"] == "write":
+                try:
+                    self.connection.sendall(struct.pack("<IQ", len(text), call["id"]) + text)
+                except OSError:  # the worker is gone, or this is a forked child of user code that has gone on
+                    return
+            if call["op"] == "write" or "written" in answer:
                 self._work_ahead(call["lane"])
 
     def _work_ahead(self, lane: int) -> None:
@@ -60,7 +62,7 @@ class Executor:
             return self._do(call, content)
         except CodeError as error:
             return {"error": error.to_json()}
-        except Exception as error:
+        except BaseException as error:
             return {"error": from_exception(error, "the executor", None).to_json()}
 
     def _do(self, call: dict[str, Any], content: bytes) -> dict[str, Any]:
@@ -75,14 +77,28 @@ class Executor:
                 limit_memory(self.memory)  # now that libraries are loaded
                 self.memory = 0
         elif op == "fill":
-            return self.runner.fill(call["lane"], call, self._extent(call), call["input_over"])
+            return self._fill(call)
         elif op == "write":
-            block = self._extent(call)
-            assert block is not None
-            self.runner.write(call["lane"], call["places"], block)
+            return self._write(call, call["places"])
         elif op == "close":
             self.runner.close(call["lane"])
         return {}
+
+    def _fill(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Where the block is as the worker expected it, its memory came along."""
+        assert self.runner is not None
+        room = call.get("room")
+        told = self.runner.fill(call["lane"], call, None if room else self._extent(call), call["input_over"])
+        if not room or told["rows"] != room["rows"] or told["lengths"] != room["lengths"]:
+            return told
+        return {**told, "written": self._write(call, room["places"])}
+
+    def _write(self, call: dict[str, Any], places: list[list[int]]) -> dict[str, Any]:
+        block = self._extent(call)
+        assert self.runner is not None
+        assert block is not None
+        crcs = self.runner.write(call["lane"], places, block)
+        return {"crcs": crcs} if crcs else {}
 
     def _map(self, call: dict[str, Any], descriptors: list[int]) -> None:
         for gone in call.get("drop", []):
@@ -134,16 +150,21 @@ def limit_memory(allowed: int) -> None:
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _core.end_group_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(file=DUMP, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=DUMP, all_threads=True)
+    doing.share(DUMP)
     environment.in_executor = True
     memory = int(sys.argv[1])
     sys.argv = ["penstock-executor"]
-    Executor(socket.socket(fileno=SOCKET), memory).serve()
-    # User code's threads and exit handlers have no say in it.
+    connection = socket.socket(fileno=SOCKET)
+    os.register_at_fork(after_in_child=connection.close)  # what user code forks has nothing to say to the worker
+    Executor(connection, memory).serve()
+    # User code's threads and exit handlers have no say in it, and what it has started ends with it.
     sys.stdout.flush()
+    if os.getpid() == os.getpgrp():  # not a forked child of user code
+        os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from penstock import _columns
+from penstock._executor import casts
 from penstock._executor.failures import CodeError
 from penstock._executor.specs import RAGGED, Column, RowSpec, to_numpy
 from penstock.ragged import Ragged
@@ -43,19 +44,16 @@ class _Leaf:
         )
 
     def cast(self, value: Any) -> Any:
-        """As an array of the column's dtype; only where no value changes its kind."""
-        import numpy as np
-
+        """As an array of the column's dtype; only where no value is lost."""
         try:
             array = to_numpy(value)
         except ValueError as error:
             raise self.misfit(f"a list whose parts are not equally long ({error})") from None
         dtype = _columns.numpy_dtype(self.column.dtype)
-        if array.dtype != dtype:
-            if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):  # an empty list says nothing of its kind
-                raise self.misfit(f"{array.dtype}[{', '.join(map(str, array.shape))}]")
-            array = array.astype(dtype)
-        return array
+        try:
+            return array if array.dtype == dtype else casts.converted(array, dtype)
+        except casts.Lost as lost:
+            raise self.misfit(str(lost)) from None
 
 
 class _Scalars(_Leaf):
@@ -287,6 +285,11 @@ def _leaf(column: Column) -> Any:
     return _Vectors(column) if ragged == 1 and column.shape[0] == RAGGED else _Nested(column)
 
 
+def room_of(limit: int, columns: int) -> int:
+    """For rows, in a block of so many bytes with its head."""
+    return limit - ALIGN * (4 + 3 * columns)
+
+
 class Collator:
     """Rows with their cursors (seq, child), column by column."""
 
@@ -319,7 +322,7 @@ class Collator:
 
     def rows_within(self, limit: int) -> int:
         """How many rows fit, with the block's head; at least one."""
-        room = limit - ALIGN * (4 + 3 * len(self.leaves))
+        room = room_of(limit, len(self.leaves))
         if self.bytes + (0 if self.keeps_rows else CURSOR_BYTES * len(self)) <= room:
             return len(self)
         extra = 0 if self.keeps_rows else CURSOR_BYTES
@@ -328,10 +331,14 @@ class Collator:
     def lengths(self, n: int) -> list[int]:
         return [length for leaf in self.leaves for length in leaf.lengths(n)]
 
-    def write(self, n: int, buffers: list[Any]) -> None:
-        """Writes the first n rows, and forgets them."""
+    def cursor(self, row: int) -> tuple[int, int]:
+        return self.cursors[row]
+
+    def write(self, n: int, places: list[list[int]], block: memoryview) -> list[int]:
+        """Writes the first n rows, and forgets them. CRC-32C of the buffers, where it was taken: none."""
         import numpy as np
 
+        buffers = [block[offset : offset + length] for offset, length in places]
         at = 0
         if not self.keeps_rows:
             cursors = np.frombuffer(buffers[0], np.dtype([("seq", np.uint64), ("child", np.uint32), ("reserved", np.uint32)]))
@@ -345,6 +352,7 @@ class Collator:
             at += count
         self.bytes -= sum(self.sizes[:n])
         del self.cursors[:n], self.sizes[:n]
+        return []
 
 
 def view(spec: RowSpec, block: memoryview) -> tuple[int, int, list[Any]]:

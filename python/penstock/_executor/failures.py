@@ -6,6 +6,8 @@ import os
 import traceback
 from typing import Any
 
+MOST_SAID = 16 * 1024  # characters of a message
+MOST_TRACED = 64 * 1024  # of a traceback
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -18,7 +20,15 @@ class CodeError(Exception):
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
-        return {"code": self.code, "message": str(self), "details": self.details}
+        details = {name: sayable(value, MOST_TRACED) for name, value in self.details.items()}
+        return {"code": self.code, "message": sayable(str(self), MOST_SAID), "details": details}
+
+
+def sayable(text: str, most: int) -> str:
+    """As it can be sent: text is anything in Python, with halves of characters, and of any length."""
+    if len(text) > most:
+        text = f"{text[: most // 2]} … ({len(text) - most} characters are left out) … {text[-most // 2 :]}"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def from_exception(error: BaseException, doing: str, seq: int | None) -> CodeError:
@@ -33,9 +43,25 @@ def from_exception(error: BaseException, doing: str, seq: int | None) -> CodeErr
     details = {"traceback": "".join(lines), "exception": type(error).__name__}
     if seq is not None:
         details["seq"] = str(seq)
+    if (code := _tf_code(error)) is not None:
+        details["tf_code"] = str(code)
     if theirs:
         details |= {"file": theirs[-1].filename, "line": str(theirs[-1].lineno), "function": theirs[-1].name}
     where = f" at {details['file']}:{details['line']}" if theirs else ""
-    said = f"{error}; start the worker with a larger --code-memory" if isinstance(error, MemoryError) else str(error)
+    said = f"{_said(error)}; start the worker with a larger --code-memory" if isinstance(error, MemoryError) else _said(error)
     row = "" if seq is None else f" on row {seq}"
     return CodeError(f"{doing} raised {type(error).__name__}{row}{where}: {said}", **details)
+
+
+def _tf_code(error: BaseException) -> int | None:
+    """Of one of tf.errors, by which TensorFlow's loops know it again."""
+    tensorflow = any(kind.__module__.startswith("tensorflow.") for kind in type(error).__mro__)
+    code = getattr(error, "error_code", None) if tensorflow else None
+    return code if isinstance(code, int) else None
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return sayable(str(error), MOST_SAID)
+    except Exception as another:
+        return f"what it says is not known, since its __str__ raised {type(another).__name__}"

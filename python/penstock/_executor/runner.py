@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from penstock import _core
-from penstock._executor import environment, rows, seeds
+from penstock._executor import doing, environment, rows, seeds
 from penstock._executor.collate import Collator, view
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.specs import Column, RowSpec
-from penstock._executor.stages import FUNCTIONS, SOURCES, Function, Item, Part
+from penstock._executor.stages import FUNCTIONS, SOURCES, Function, HeldRows, Item, Part, Source
 
 MAX_CHUNK = 64  # rows that pass through the functions together
 SEND_AFTER = 0.02  # seconds: whole groups do not wait longer for more
+# Seconds: then no other row of a chunk is begun. Longer than a busy machine keeps quick rows waiting: blocks that are cut anywhere cannot be compared
+# with those of another worker.
+PAUSE_AFTER = 0.1
 ANSWER_AFTER = 1.0  # seconds: nothing waits longer, so that who watches sees that it works
+LOOK_AFTER = 0.0002  # seconds: whether a call has come, while rows are made that nobody has asked for
 LANE_END = (1 << 64) - 1
 
 Open = dict[str, Any]
+Rows = Collator | HeldRows
 
 
 class Program:
     """Consecutive code operators: a source, or rows that are fed to it, and functions."""
 
     def __init__(self, nodes: list[tuple[str, list[int], dict[str, Any]]], numbers: list[int]) -> None:
-        self.source: Callable[[Part, int], Iterator[Any]] | None = None
+        self.source: Source | None = None
         self.source_label = ""
         self.nodes, self.first = nodes, numbers[0]
         self.functions: list[Function] = []
         for number in numbers:
             op, _, attrs = nodes[number]
+            doing.begin(f"the loading of {op}({attrs.get('label', '')})")
             with environment.loading(op, attrs):
                 if op in SOURCES:
                     self.source = SOURCES[op](attrs)
@@ -38,6 +46,7 @@ class Program:
                 else:
                     self.functions.append(FUNCTIONS[op](op, number, attrs))
             self.spec = RowSpec.from_attrs(attrs)
+        doing.end()
         self.keeps_rows = all(function.op in ("map", "map_batch") for function in self.functions)
         self.chunk = max([MAX_CHUNK, *(function.batch_size for function in self.functions)])
         self.batched = max([1, *(function.batch_size for function in self.functions)])
@@ -57,7 +66,7 @@ class Lane:
         self.program = program
         self.key = seeds.Key(open["seed"], open["epoch"], open["replica"], open["ordinal"])
         self.first = (open["from_seq"], open["from_child"])
-        self.rows = Collator(program.spec, program.keeps_rows)
+        self.rows: Rows = Collator(program.spec, program.keeps_rows)
         self.reached = self.first  # what was written ends here: a block begins where the last one ended, though rows were filtered between
         self.next_seq = open["from_seq"]  # of the source row to take next
         self.ended = False
@@ -69,31 +78,38 @@ class Lane:
         self.array_inputs = program.array_inputs(self.input_spec) if self.input_spec else frozenset()
         self.part = Part(self.key, open["part"], open["parts"])
         self.source: Iterator[Any] | None = None
+        self.back: deque[Any] = deque()  # source rows that were taken and no function has seen
+        self.behind: CodeError | None = None  # what the source raised after those
 
-    def fill(self, want: dict[str, Any], block: memoryview | None, input_over: bool) -> dict[str, Any]:
+    def answer(self, want: dict[str, Any], block: memoryview | None, input_over: bool) -> dict[str, Any]:
+        """What is there for the next block. Rows that were told are told again until they are written."""
         if block is not None and self.input_spec is not None:
             self._take(block)
-        if self.told is None:
-            self.wanted = want
-            self.told = self._work_here(want, input_over)
-        return self.told
+        if self.told is not None:
+            return self.told
+        self.wanted = want
+        told = self._work_here(want, input_over)
+        self.told = told if told["rows"] else None
+        return told
 
     def work_ahead(self) -> bool:
         """One row for the next block; whether there is more to do for it."""
         want = self.wanted
-        if want is None or self.told is not None or self.ended or self.error is not None or self.program.batched > 1:
+        if want is None or self.told is not None or self.program.batched > 1:
             return False
-        if self.next_seq >= want["to"] or self._complete(want, waited=0.0):
+        if self._over(want) or self._complete(want, waited=0.0):
             return False
-        return self._advance(1) > 0
+        return self._advance(want, ahead=True) > 0
 
-    def write(self, places: list[list[int]], block: memoryview) -> None:
+    def write(self, places: list[list[int]], block: memoryview) -> list[int]:
+        """CRC-32C of the buffers, where it was taken; else none."""
         assert self.told is not None
-        self.rows.write(self.told["rows"], [block[offset : offset + length] for offset, length in places])
+        crcs = self.rows.write(self.told["rows"], places, block)
         self.reached = (self.told["end_seq"], self.told["end_child"])
         if self.wanted is not None:
             self.wanted["phase"] = (self.wanted["phase"] + self.told["rows"]) % self.wanted["group"]
         self.told = None
+        return crcs
 
     def _take(self, block: memoryview) -> None:
         # A copy: functions may keep or return views of what they were given, and the memory is used again.
@@ -115,14 +131,18 @@ class Lane:
             waited = time.monotonic() - begin
             if self._complete(want, waited):
                 return self._tell(want, over=waited >= ANSWER_AFTER)
-            if self.error is not None or self.ended or self.next_seq >= want["to"]:
+            if self._over(want):
                 return self._finish(want, over=self.ended)
             if waited >= ANSWER_AFTER:
                 return self._answer(again=True)
-            got = self._advance(self._quantum(want))
+            got = self._advance(want)
             if got == 0 and self.program.source is None and self.error is None:
                 # The input's end may be that of a range, and more may follow.
                 return self._finish(want, over=True) if input_over else self._answer(hungry=True)
+
+    def _over(self, want: dict[str, Any]) -> bool:
+        """No row comes behind those that wait."""
+        return self.error is not None or self.ended or bool(self.next_seq >= want["to"])
 
     def _complete(self, want: dict[str, Any], waited: float) -> bool:
         if not len(self.rows):
@@ -147,34 +167,92 @@ class Lane:
         missing = max(int(want["target"]) - self.rows.bytes, 1)
         return max(1, min(limit, max(missing * len(self.rows) // max(self.rows.bytes, 1), self.program.batched)))
 
-    def _advance(self, rows: int) -> int:
-        """Takes up to so many source rows through the functions; how many there were."""
+    def _advance(self, want: dict[str, Any], ahead: bool = False) -> int:
+        """Takes source rows through the functions; how many there were. Ahead of a call as few as can be, since it may come."""
+        try:
+            if self.source is None and self.program.source is not None:
+                doing.begin(f"{self.program.source_label}, from row", self.next_seq)
+                self._open_source(self.program.source)
+        except BaseException as error:
+            self.error = from_exception(error, self.program.source_label, self.next_seq)
+            return 0
+        if not isinstance(self.rows, Collator):
+            return self._take_held(self.rows, want, LOOK_AFTER if ahead else SEND_AFTER)
+        return self._pass(1 if ahead else self._quantum(want))
+
+    def _open_source(self, source: Source) -> None:
+        held = None if self.program.functions else source.held(self.part, self.next_seq)
+        if held is not None:
+            self.rows, self.source = held, iter(())
+        else:
+            self.source = source.rows(self.part, self.next_seq)
+
+    def _take_held(self, rows: HeldRows, want: dict[str, Any], seconds: float) -> int:
+        """Of a source whose rows wait outside Python."""
+        before = len(rows)
+        doing.begin(f"{self.program.source_label}, from row", self.next_seq)
+        try:
+            rows.take(*self._missing(want), seconds)
+        except BaseException as error:
+            self.error = from_exception(error, self.program.source_label, self.next_seq + len(rows) - before)
+        doing.end()
+        self.ended = rows.ended
+        taken = len(rows) - before
+        self.next_seq += taken
+        return taken
+
+    def _missing(self, want: dict[str, Any]) -> tuple[int, int]:
+        """Rows and bytes, of which the sooner completes the block: those to the target, then those to the end of the group."""
+        rows, size = int(want["to"] - self.next_seq), int(want["target"] - self.rows.bytes)
+        if size > 0 and not want["by_group"]:
+            return rows, size
+        end_of_group = want["group"] - (want["phase"] + len(self.rows)) % want["group"]
+        return min(rows, end_of_group), LANE_END if want["by_group"] else max(want["cap"] - self.rows.bytes, 1)
+
+    def _pass(self, rows: int) -> int:
+        """Takes up to so many source rows through the functions; none is begun when this has taken long."""
         items: list[Item] = []
+        until = time.monotonic() + PAUSE_AFTER
+        at = doing.begin(f"{self.program.source_label}, on row" if self.source is not None else "", self.next_seq)
         try:
             for row in self._source_rows(rows):
                 items.append(Item((self.next_seq + len(items), 0), row))
-        except Exception as error:
-            doing = self.program.source_label
-            self.error = from_exception(error, doing, self.next_seq + len(items))
+                at[0] = self.next_seq + len(items)
+                if time.monotonic() >= until:
+                    break
+        except BaseException as error:
+            self.error = from_exception(error, self.program.source_label, self.next_seq + len(items))
         taken = len(items)
-        for function in self.program.functions:
+        for place, function in enumerate(self.program.functions):
             done: list[Item] = []
             try:
-                function.apply(self.key, items, done)
+                seen = function.apply(self.key, items, done, math.inf if place else until)
+                if seen < len(items):
+                    self._put_back(items[seen:])
+                    taken = seen
             except CodeError as error:
                 self.error = error  # of an earlier row than the source's
             items = done
+        doing.end()
         self._keep(items)
         self.next_seq += taken
         return taken
 
+    def _put_back(self, items: list[Item]) -> None:
+        """Source rows that no function has seen yet: they are the next ones, and how the source ended comes behind them."""
+        self.back.extendleft(item.row for item in reversed(items))
+        self.behind, self.error, self.ended = self.error or self.behind, None, False
+
     def _source_rows(self, rows: int) -> Iterator[Any]:
-        if self.program.source is None:
+        while self.back and rows > 0:
+            rows -= 1
+            yield self.back.popleft()
+        if self.behind is not None and rows > 0:
+            raise self.behind
+        if self.source is None:
             for _, row in zip(range(rows), self.input):
                 yield row
             return
-        if self.source is None:
-            self.source = self.program.source(self.part, self.next_seq)
         for _ in range(rows):
             try:
                 row = next(self.source)
@@ -184,12 +262,13 @@ class Lane:
             yield row
 
     def _keep(self, items: list[Item]) -> None:
+        assert isinstance(self.rows, Collator)
         for cursor, row in items:
             if cursor < self.first:
                 continue
             try:
                 self.rows.add(cursor, row)
-            except Exception as error:
+            except BaseException as error:
                 self.error = from_exception(error, "a row of the dataset", cursor[0])
                 return
 
@@ -206,7 +285,6 @@ class Lane:
         cursor = max((self.next_seq, 0), self.first)
         answer = {"rows": 0, "first_seq": cursor[0], "first_child": cursor[1], "end_seq": cursor[0], "end_child": cursor[1]}
         flags = {"has_cursors": False, "hungry": False, "ended": False, "again": False, **flags}
-        self.told = None
         return {**answer, **flags, "lengths": [], "held_bytes": self.rows.bytes}
 
     def _tell(self, want: dict[str, Any], over: bool) -> dict[str, Any]:
@@ -216,11 +294,12 @@ class Lane:
         if not want["by_group"]:
             rows = len(self.rows) if over and self.rows.bytes <= want["target"] else rows
             rows = min(rows, self.rows.rows_within(want["cap"]))
-        cursors = self.rows.cursors
         if want["by_group"]:  # of the group alone: whoever makes it again has taken others behind it, and tells the same
-            end = _after(cursors[rows - 1], (0, 0), self.program.keeps_rows)
+            end = _after(self.rows.cursor(rows - 1), (0, 0), self.program.keeps_rows)
+        elif rows < len(self.rows):
+            end = self.rows.cursor(rows)
         else:
-            end = cursors[rows] if rows < len(cursors) else _after(cursors[-1], (self.next_seq, 0), self.program.keeps_rows)
+            end = _after(self.rows.cursor(rows - 1), (self.next_seq, 0), self.program.keeps_rows)
         return {
             "rows": rows,
             "first_seq": self.reached[0],
@@ -234,11 +313,6 @@ class Lane:
             "lengths": self.rows.lengths(rows),
             "held_bytes": self.rows.bytes,
         }
-
-    def answer(self, want: dict[str, Any], block: memoryview | None, input_over: bool) -> dict[str, Any]:
-        told = self.fill(want, block, input_over)
-        self.told = told if told["rows"] else None
-        return told
 
 
 def _after(last: tuple[int, int], reached: tuple[int, int], keeps_rows: bool) -> tuple[int, int]:
@@ -277,8 +351,8 @@ class Runner:
     def fill(self, lane: int, want: dict[str, Any], block: memoryview | None, input_over: bool) -> dict[str, Any]:
         return self.lanes[lane].answer(want, block, input_over)
 
-    def write(self, lane: int, places: list[list[int]], block: memoryview) -> None:
-        self.lanes[lane].write(places, block)
+    def write(self, lane: int, places: list[list[int]], block: memoryview) -> list[int]:
+        return self.lanes[lane].write(places, block)
 
     def work_ahead(self, lane: int) -> bool:
         return lane in self.lanes and self.lanes[lane].work_ahead()

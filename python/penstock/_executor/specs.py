@@ -13,12 +13,16 @@ RAGGED = -1
 
 
 class Column(NamedTuple):
-    """A leaf. `shape` is of one row, RAGGED where its length differs. `arrays`: rows come as arrays, and are seen as such again, not as `Ragged`."""
+    """A leaf. `shape` is of one row, RAGGED where its length differs. `arrays`: rows come as arrays, and are seen as such again, not as `Ragged`.
+    `type`: what its values are in Python, where all of the first rows agree: "str" and "bytes" (or lists of such), "int", "float", "bool", "list" (of
+    numbers), "array" (numpy's); "": anything else (tensors).
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     arrays: bool = False
+    type: str = ""
 
     @property
     def nested(self) -> bool:
@@ -28,14 +32,14 @@ class Column(NamedTuple):
 
 class RowSpec(NamedTuple):
     columns: tuple[Column, ...]
-    structure: Any  # None is a leaf; dicts and tuples of such
+    structure: Any  # None is a leaf; dicts and tuples of such; () stands where rows have None, which has no column
 
     def to_attrs(self) -> dict[str, Any]:
         return {"columns": [_column_to_map(column) for column in self.columns], "structure": [_structure_to_map(self.structure)]}
 
     @staticmethod
     def from_attrs(attrs: dict[str, Any]) -> RowSpec:
-        columns = tuple(Column(c["name"], c["dtype"], tuple(c["shape"]), c.get("arrays", False)) for c in attrs["columns"])
+        columns = tuple(Column(c["name"], c["dtype"], tuple(c["shape"]), c.get("arrays", False), c.get("type", "")) for c in attrs["columns"])
         return RowSpec(columns, _structure_from_map(attrs["structure"][0]))
 
     def leaves(self, row: Any) -> list[Any]:
@@ -47,8 +51,9 @@ class RowSpec(NamedTuple):
 
 
 def _column_to_map(column: Column) -> dict[str, Any]:
-    told = {"name": column.name, "dtype": column.dtype, "shape": list(column.shape)}
-    return {**told, "arrays": True} if column.arrays and column.nested else told
+    told: dict[str, Any] = {"name": column.name, "dtype": column.dtype, "shape": list(column.shape)}
+    told |= {"arrays": True} if column.arrays and column.nested else {}
+    return told | ({"type": column.type} if column.type else {})
 
 
 def _structure_to_map(structure: Any) -> dict[str, Any]:
@@ -56,13 +61,13 @@ def _structure_to_map(structure: Any) -> dict[str, Any]:
         return {"kind": "leaf"}
     if isinstance(structure, dict):
         return {"kind": "dict", "names": list(structure), "children": [_structure_to_map(child) for child in structure.values()]}
-    return {"kind": "tuple", "children": [_structure_to_map(child) for child in structure]}
+    return {"kind": "tuple", "children": [_structure_to_map(child) for child in structure]} if structure else {"kind": "tuple"}
 
 
 def _structure_from_map(node: dict[str, Any]) -> Any:
     if node["kind"] == "leaf":
         return None
-    children = [_structure_from_map(child) for child in node["children"]]
+    children = [_structure_from_map(child) for child in node.get("children", ())]
     return dict(zip(node["names"], children)) if node["kind"] == "dict" else tuple(children)
 
 
@@ -99,12 +104,24 @@ def infer(rows: Sequence[Any]) -> RowSpec:
     return RowSpec(tuple(columns), structure)
 
 
-def structure_of(value: Any) -> Any:
+def structure_of(value: Any, path: str = "") -> Any:
+    if isinstance(value, (dict, tuple)) and not value and path:
+        raise CodeError(f"{path} is {value!r}, and holds nothing; leave it out", code="Invalid")
     if isinstance(value, dict):
-        return {str(name): structure_of(child) for name, child in value.items()}
+        return {_name(name, path): structure_of(child, _below(path, name)) for name, child in value.items()}
     if isinstance(value, tuple):
-        return tuple(structure_of(child) for child in value)
+        return tuple(structure_of(child, _below(path, i)) for i, child in enumerate(value))
     return None
+
+
+def _below(path: str, name: Any) -> str:
+    return f"{path}/{name}" if path else str(name)
+
+
+def _name(name: Any, path: str) -> str:
+    if not isinstance(name, str):
+        raise CodeError(f"{path or 'the row'} has the name {name!r}, of type {type(name).__name__}; names are str", code="Invalid")
+    return name
 
 
 def _names(structure: Any, path: str) -> Iterator[str]:
@@ -132,7 +149,23 @@ def _infer_column(name: str, values: Sequence[Any]) -> Column:
     for _, other_shape in kinds:
         common = min(len(shape), len(other_shape))
         shape = (*(a if a == b else RAGGED for a, b in zip(shape, other_shape)), *shape[common:])
-    return Column(name, dtype, shape, not any(isinstance(value, (Ragged, list, tuple)) for value in values))
+    types = {_python_type(value, dtype) for value in values}
+    arrays = not any(isinstance(value, (Ragged, list, tuple)) for value in values)
+    return Column(name, dtype, shape, arrays, types.pop() if len(types) == 1 else "")
+
+
+def _python_type(value: Any, dtype: str) -> str:
+    import numpy as np
+
+    if dtype == "string":
+        return next((kind.__name__ for kind in (str, bytes) if _is_all(value, kind)), "")
+    if isinstance(value, (np.ndarray, np.generic)):
+        return "array"
+    return type(value).__name__ if type(value) in (int, float, bool, list) else ""
+
+
+def _is_all(value: Any, kind: type) -> bool:
+    return all(_is_all(item, kind) for item in value) if type(value) is list else type(value) is kind
 
 
 def _describe(name: str, value: Any) -> tuple[str, tuple[int, ...]]:
@@ -192,7 +225,7 @@ def from_element_spec(spec: Any) -> RowSpec:
 
 def _spec_structure(spec: Any) -> Any:
     if isinstance(spec, dict):
-        return {str(name): _spec_structure(child) for name, child in spec.items()}
+        return {_name(name, "spec"): _spec_structure(child) for name, child in spec.items()}
     if isinstance(spec, tuple) and not hasattr(spec, "dtype"):
         return tuple(_spec_structure(child) for child in spec)
     return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from penstock._executor import seeds
+from penstock._executor import doing, given, seeds
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.specs import RowSpec
 
@@ -27,30 +29,54 @@ class Part(NamedTuple):
     parts: int
 
 
-# ---- sources: an iterator of the rows of a part, from row `start` on
+# ---- sources: the rows of a part, from row `start` on
 
 
-def python_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]:
-    factory = pickle.loads(attrs["payload"])
+class HeldRows(Protocol):
+    """Rows of a source that wait outside Python until they are written; the same questions as to a Collator."""
 
-    def rows(part: Part, start: int) -> Iterator[Any]:
+    def __len__(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def ended(self) -> bool: ...
+    def take(self, rows: int, size: int, seconds: float) -> None: ...
+    def cursor(self, row: int) -> tuple[int, int]: ...
+    def rows_within(self, limit: int) -> int: ...
+    def lengths(self, n: int) -> list[int]: ...
+    def write(self, n: int, places: list[list[int]], block: memoryview) -> list[int]: ...
+
+
+class Source:
+    def rows(self, part: Part, start: int) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def held(self, part: Part, start: int) -> HeldRows | None:
+        """For programs without functions, where the source can hold its rows itself."""
+        del part, start
+        return None
+
+
+class PythonSource(Source):
+    def __init__(self, attrs: dict[str, Any]) -> None:
+        self.factory = pickle.loads(attrs["payload"])
+        self.divided = attrs.get("lanes", 1) > 1
+
+    def rows(self, part: Part, start: int) -> Iterator[Any]:
         def begin() -> Iterator[Any]:
-            made: Iterable[Any] = factory(part.part, part.parts) if attrs.get("lanes", 1) > 1 else factory()
+            made: Iterable[Any] = self.factory(part.part, part.parts) if self.divided else self.factory()
             return islice(iter(made), start, None)
 
-        return seeds.drawing(part.key.derive(), begin)
-
-    return rows
+        return given.from_source(seeds.drawing(part.key.derive(), begin))
 
 
-def torch_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]:
-    dataset = pickle.loads(attrs["payload"])
+class TorchSource(Source):
+    def __init__(self, attrs: dict[str, Any]) -> None:
+        self.dataset = pickle.loads(attrs["payload"])
 
-    def rows(part: Part, start: int) -> Iterator[Any]:
+    def rows(self, part: Part, start: int) -> Iterator[Any]:
         seed = part.key.derive() & ((1 << 63) - 1)
-        return seeds.drawing(seed, lambda: _torch_rows(dataset, part, seed, start))
-
-    return rows
+        return given.from_source(seeds.drawing(seed, lambda: _torch_rows(self.dataset, part, seed, start)))
 
 
 def _torch_rows(dataset: Any, part: Part, seed: int, start: int) -> Iterator[Any]:
@@ -72,18 +98,13 @@ def _torch_rows(dataset: Any, part: Part, seed: int, start: int) -> Iterator[Any
         yield row
 
 
-def tf_source(attrs: dict[str, Any]) -> Callable[[Part, int], Iterator[Any]]:
-    from penstock._executor import tf_source as tf_graphs
+def tf_source(attrs: dict[str, Any]) -> Source:
+    from penstock._executor.tf_source import Graph
 
-    graph = tf_graphs.Graph(attrs)
-    return graph.rows
+    return Graph(attrs)
 
 
-SOURCES: dict[str, Callable[[dict[str, Any]], Callable[[Part, int], Iterator[Any]]]] = {
-    "python": python_source,
-    "torch": torch_source,
-    "tf": tf_source,
-}
+SOURCES: dict[str, Callable[[dict[str, Any]], Source]] = {"python": PythonSource, "torch": TorchSource, "tf": tf_source}
 
 
 # ---- functions: rows in, rows out
@@ -101,15 +122,23 @@ class Function:
         self.batch_size = int(attrs.get("batch_size", 1))
         self.call: Callable[[Any], Any] = pickle.loads(attrs["payload"])
 
-    def apply(self, key: seeds.Key, items: list[Item], done: list[Item]) -> None:
-        """Appends what comes of the items to `done`; where it raises, `done` holds what came before."""
-        for item in items:
+    def apply(self, key: seeds.Key, items: list[Item], done: list[Item], until: float = math.inf) -> int:
+        """Appends what comes of the items to `done`; where it raises, `done` holds what came before. No other is begun once it is `until`.
+
+        How many were seen: all, or so many at the front.
+        """
+        at = doing.begin(f"{self.op}({self.label}), on row")
+        for seen, item in enumerate(items):
+            if seen and time.monotonic() >= until:
+                return seen
+            at[0] = item.cursor[0]
             try:
                 if self.seeded:
                     seeds.set_all(key.derive(self.number, *item.cursor))
                 self._one(item, done)
-            except Exception as error:
+            except BaseException as error:
                 raise from_exception(error, f"{self.op}({self.label})", item.cursor[0]) from error
+        return len(items)
 
     def _one(self, item: Item, done: list[Item]) -> None:
         raise NotImplementedError
@@ -117,7 +146,7 @@ class Function:
 
 class Map(Function):
     def _one(self, item: Item, done: list[Item]) -> None:
-        done.append(Item(item.cursor, self.call(item.row)))
+        done.append(Item(item.cursor, given.by(self.call, item.row)))
 
 
 class Filter(Function):
@@ -129,7 +158,7 @@ class Filter(Function):
 class FlatMap(Function):
     def _one(self, item: Item, done: list[Item]) -> None:
         # A second flat_map goes on counting: all that comes of a source row passes through in one call.
-        for row in self.call(item.row):
+        for row in given.from_source(self.call(item.row)):
             child = done[-1].cursor[1] + 1 if done and done[-1].cursor[0] == item.cursor[0] else 0
             done.append(Item((item.cursor[0], child), row))
 
@@ -137,17 +166,20 @@ class FlatMap(Function):
 class MapBatch(Function):
     """The function sees columns of several rows, and gives back as many."""
 
-    def apply(self, key: seeds.Key, items: list[Item], done: list[Item]) -> None:
+    def apply(self, key: seeds.Key, items: list[Item], done: list[Item], until: float = math.inf) -> int:
+        del until  # which rows it sees together is not a matter of time
         for start in range(0, len(items), self.batch_size):
             chunk = items[start : start + self.batch_size]
             seq = chunk[0].cursor[0]
+            doing.begin(f"{self.op}({self.label}), from row", seq)
             try:
                 if self.seeded:
                     seeds.set_all(key.derive(self.number, seq))
-                rows = unstack(self.spec, self.call(stack([item.row for item in chunk])), len(chunk))
-            except Exception as error:
+                rows = unstack(self.spec, given.by(self.call, stack([item.row for item in chunk])), len(chunk))
+            except BaseException as error:
                 raise from_exception(error, f"{self.op}({self.label})", seq) from error
             done.extend(Item(item.cursor, row) for item, row in zip(chunk, rows))
+        return len(items)
 
 
 FUNCTIONS: dict[str, type[Function]] = {"map": Map, "filter": Filter, "flat_map": FlatMap, "map_batch": MapBatch}
@@ -173,8 +205,11 @@ def stack(rows: list[Any]) -> Any:
 def unstack(spec: RowSpec, columns: Any, rows: int) -> Iterator[Any]:
     leaves = spec.leaves(columns)
     for column, leaf in zip(spec.columns, leaves):
+        where = column.name or "its one column"
+        if isinstance(leaf, (dict, str, bytes)):
+            raise CodeError(f"map_batch returned {type(leaf).__name__}, which is no column of {rows} rows, for {where}; spec= says what it returns")
+        if not hasattr(leaf, "__len__") or getattr(leaf, "shape", None) == ():
+            raise CodeError(f"map_batch returned {type(leaf).__name__}, which has no rows, for {rows} in {where}: it must keep rows")
         if len(leaf) != rows:
-            raise CodeError(
-                f"map_batch returned {len(leaf)} rows in {column.name or 'its column'} for {rows}: it must keep rows; flat_map makes more or fewer"
-            )
+            raise CodeError(f"map_batch returned {len(leaf)} rows in {where} for {rows}: it must keep rows; flat_map makes more or fewer")
     return (spec.build(row) for row in zip(*leaves))

@@ -1,11 +1,12 @@
 """Elements of tf.data as rows, and back. Leaves: dense and ragged tensors are columns; a sparse one is {indices, values, dense_shape}, an optional
-one {has_value, value}.
+one {has_value, value}, and None is (), which has no column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from penstock._executor.collate import Flat
 from penstock._executor.failures import CodeError
@@ -18,51 +19,113 @@ def encode(spec: Any) -> bytes:
     from tensorflow.python.saved_model import nested_structure_coder
 
     # Names of a dict are a map there, whose order differs between processes otherwise: the dataset's fingerprint would, too.
-    content: bytes = nested_structure_coder.encode_structure(spec).SerializeToString(deterministic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that what decodes a None must know it: all of TensorFlow does
+        content: bytes = nested_structure_coder.encode_structure(spec).SerializeToString(deterministic=True)
     return content
 
 
-def decode(content: bytes) -> Any:
+def decode(attrs: dict[str, Any]) -> Any:
+    """The element_spec of a plan's graph. The order of its dicts' names, which TensorFlow's encoding does not keep, is that of its rows."""
     from tensorflow.core.protobuf import struct_pb2
     from tensorflow.python.saved_model import nested_structure_coder
 
-    return nested_structure_coder.decode_proto(struct_pb2.StructuredValue.FromString(content))
+    spec = nested_structure_coder.decode_proto(struct_pb2.StructuredValue.FromString(attrs["element_spec"]))
+    return _ordered(spec, RowSpec.from_attrs(attrs).structure)
+
+
+def _ordered(spec: Any, structure: Any) -> Any:
+    import tensorflow as tf
+
+    if isinstance(spec, dict):
+        return {name: _ordered(spec[name], child) for name, child in structure.items()}
+    if isinstance(spec, (tuple, list)):
+        return _like(spec, [_ordered(child, inner) for child, inner in zip(spec, structure)])
+    return tf.OptionalSpec(_ordered(_value_spec(spec), structure["value"])) if isinstance(spec, tf.OptionalSpec) else spec
 
 
 # ---- specs
 
 
-def row_spec(spec: Any) -> RowSpec:
-    """Of the rows that elements of this element_spec become. An error names the component that cannot travel."""
-    columns: list[Column] = []
-    structure = _add(spec, "", columns)
-    return RowSpec(tuple(columns), structure)
+class Leaf(NamedTuple):
+    """A column, of those that an element becomes."""
+
+    column: int
+    path: str
+    spec: Any
 
 
-def _add(spec: Any, path: str, columns: list[Column]) -> Any:
+def inside(spec: Any) -> list[tuple[Any, Any]] | None:
+    """What a component is made of, by the names and numbers that rows have for it; None: it is a column."""
     import tensorflow as tf
 
-    def inner(name: str) -> str:
-        return f"{path}/{name}" if path else name
-
     if isinstance(spec, dict):
-        return {str(name): _add(spec[name], inner(str(name)), columns) for name in spec}
+        if not all(isinstance(name, str) for name in spec):
+            raise CodeError(f"from_tf: names in a dict must be strings, and these are {list(spec)}; rename them in a map", code="Invalid")
+        return list(spec.items())
     if isinstance(spec, (tuple, list)):
-        return tuple(_add(child, inner(str(i)), columns) for i, child in enumerate(spec))
+        return list(enumerate(spec))
+    if is_none(spec):
+        return []
     if isinstance(spec, tf.SparseTensorSpec):
-        rank = _shape(spec.shape, path)
-        parts = {"indices": ("int64", (RAGGED, len(rank))), "values": (_dtype(spec.dtype, path), (RAGGED,)), "dense_shape": ("int64", (len(rank),))}
-        for name, (dtype, shape) in parts.items():
-            columns.append(Column(inner(name), dtype, shape))
-        return dict.fromkeys(parts)
+        return list(zip(("indices", "values", "dense_shape"), tf.nest.flatten(spec, expand_composites=True)))
     if isinstance(spec, tf.OptionalSpec):
-        columns.append(Column(inner("has_value"), "bool", ()))
-        return {"has_value": None, "value": _add(_value_spec(spec), inner("value"), columns)}
-    if isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
-        shape = _shape(spec._shape if hasattr(spec, "_shape") else spec.shape, path)
-        columns.append(Column(path, _dtype(spec.dtype, path), shape, arrays=isinstance(spec, tf.TensorSpec)))
+        return [("has_value", tf.TensorSpec((), tf.bool)), ("value", _value_spec(spec))]
+    return None
+
+
+def leaves(spec: Any, structure: Any = None) -> Iterator[Leaf]:
+    """In the order of the spec. structure: of the rows, where their dicts may have their names in another order; None: they are the spec's own."""
+    columns = _numbered(_structure(spec) if structure is None else structure, iter(range(1 << 31)))
+    return _leaves(spec, columns, "")
+
+
+def _leaves(spec: Any, columns: Any, path: str) -> Iterator[Leaf]:
+    children = inside(spec)
+    if children is None:
+        yield Leaf(columns, path, spec)
+        return
+    for name, child in children:
+        yield from _leaves(child, columns[name], f"{path}/{name}" if path else str(name))
+
+
+def _structure(spec: Any) -> Any:
+    """As RowSpec has it."""
+    children = inside(spec)
+    if children is None:
         return None
-    raise CodeError(f"from_tf: component {path or 'of the element'} is {spec!r}, which cannot be a column", code="Invalid")
+    if isinstance(spec, (tuple, list)) or is_none(spec):
+        return tuple(_structure(child) for _, child in children)
+    return {name: _structure(child) for name, child in children}
+
+
+def _numbered(structure: Any, numbers: Iterator[int]) -> Any:
+    if structure is None:
+        return next(numbers)
+    if isinstance(structure, dict):
+        return {name: _numbered(child, numbers) for name, child in structure.items()}
+    return tuple(_numbered(child, numbers) for child in structure)
+
+
+def row_spec(spec: Any) -> RowSpec:
+    """Of the rows that elements of this element_spec become. An error names the component that cannot travel."""
+    return RowSpec(tuple(_column(leaf) for leaf in leaves(spec)), _structure(spec))
+
+
+def _column(leaf: Leaf) -> Column:
+    import tensorflow as tf
+
+    spec, path = leaf.spec, leaf.path
+    if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
+        raise CodeError(f"from_tf: component {path or 'of the element'} is {spec!r}, which cannot be a column", code="Invalid")
+    shape = _shape(spec._shape if hasattr(spec, "_shape") else spec.shape, path)
+    return Column(path, _dtype(spec.dtype, path), shape, arrays=isinstance(spec, tf.TensorSpec))
+
+
+def is_none(spec: Any) -> bool:
+    from tensorflow.python.data.util import structure
+
+    return isinstance(spec, structure.NoneTensorSpec)
 
 
 def _value_spec(optional: Any) -> Any:
@@ -98,14 +161,25 @@ def to_row(element: Any, spec: Any) -> Any:
         return {"has_value": has, "value": to_row(element.get_value(), _value_spec(spec)) if has else _nothing(_value_spec(spec))}
     if isinstance(spec, tf.RaggedTensorSpec):
         return _flat(element, spec)
-    return _array(element)
+    return () if is_none(spec) else _array(element)
 
 
 def is_dense(spec: Any) -> bool:
     """Whether all components are tensors as they come out of an iterator."""
     import tensorflow as tf
 
-    return all(isinstance(leaf, tf.TensorSpec) for leaf in tf.nest.flatten(spec))
+    children = inside(spec)
+    if children is None:
+        return isinstance(spec, tf.TensorSpec)
+    return isinstance(spec, (dict, tuple, list)) and all(is_dense(child) for _, child in children)
+
+
+def components(spec: Any) -> list[int]:
+    """Of a dense element: which of an iterator's tensors each leaf is. tf.data has them in the order of sorted names."""
+    from tensorflow.python.data.util import nest
+
+    numbers = nest.pack_sequence_as(spec, range(len(nest.flatten(spec))))
+    return list(_values(numbers, spec))
 
 
 def dense_rows(iterator: Any, spec: Any) -> Iterator[Any]:
@@ -113,22 +187,24 @@ def dense_rows(iterator: Any, spec: Any) -> Iterator[Any]:
     import tensorflow as tf
     from tensorflow.python.ops import gen_dataset_ops
 
-    places = tf.nest.pack_sequence_as(spec, range(len(tf.nest.flatten(spec))))
+    build, order = row_spec(spec).build, components(spec)
     resource, types, shapes = iterator._iterator_resource, iterator._flat_output_types, iterator._flat_output_shapes
     while True:
         try:
             tensors = gen_dataset_ops.iterator_get_next(resource, output_types=types, output_shapes=shapes)
         except tf.errors.OutOfRangeError:
             return
-        yield _dense_row(tensors, places)
+        yield build([_array(tensors[number]) for number in order])
 
 
-def _dense_row(tensors: Any, places: Any) -> Any:
-    if isinstance(places, int):
-        return _array(tensors[places])
-    if isinstance(places, dict):
-        return {str(name): _dense_row(tensors, place) for name, place in places.items()}
-    return tuple(_dense_row(tensors, place) for place in places)
+def _values(row: Any, spec: Any) -> Iterator[Any]:
+    """Of the leaves, in their order. row: or a dense element."""
+    children = inside(spec)
+    if children is None:
+        yield row
+        return
+    for name, child in children:
+        yield from _values(row[name], child)
 
 
 def _array(tensor: Any) -> Any:
@@ -184,53 +260,64 @@ def to_element(row: Any, spec: Any) -> Any:
 
 def part_specs(spec: Any) -> Iterator[Any]:
     """The TensorSpec of each part."""
+    return (part for leaf in leaves(spec) for part in parts_of(leaf.spec))
+
+
+def parts_of(leaf: Any) -> list[Any]:
+    """A dense tensor is one, a ragged one its flat values and row splits from the outside in."""
     import tensorflow as tf
 
-    if isinstance(spec, (dict, tuple, list)):
-        for child in spec.values() if isinstance(spec, dict) else spec:
-            yield from part_specs(child)
-    elif isinstance(spec, tf.OptionalSpec):
-        yield tf.TensorSpec((), tf.bool)
-        yield from part_specs(_value_spec(spec))
-    else:
-        yield from tf.nest.flatten(spec, expand_composites=True)
+    parts: list[Any] = tf.nest.flatten(leaf, expand_composites=True)
+    return parts
 
 
 def to_parts(row: Any, spec: Any) -> Iterator[Any]:
-    import tensorflow as tf
-
-    if isinstance(spec, dict):
-        for name, child in spec.items():
-            yield from to_parts(row[str(name)], child)
-    elif isinstance(spec, (tuple, list)):
-        for value, child in zip(row, spec):
-            yield from to_parts(value, child)
-    elif isinstance(spec, tf.SparseTensorSpec):
-        yield from (row["indices"], row["values"], row["dense_shape"])
-    elif isinstance(spec, tf.OptionalSpec):
-        yield row["has_value"]
-        yield from to_parts(row["value"], _value_spec(spec))
-    elif isinstance(spec, tf.RaggedTensorSpec) and spec.ragged_rank:
-        yield from _ragged_parts(row, spec)
-    else:
-        yield _dense(row)
+    for leaf, value in zip(leaves(spec), _values(row, spec)):
+        if getattr(leaf.spec, "ragged_rank", 0):
+            yield from _ragged_parts(value, leaf.spec)
+        else:
+            yield _dense(value)
 
 
 def from_parts(parts: Iterator[Any], spec: Any) -> Any:
     """Arrays or tensors of any graph to the element."""
     import tensorflow as tf
 
-    if isinstance(spec, dict):
-        return type(spec)((name, from_parts(parts, child)) for name, child in spec.items())
-    if isinstance(spec, (tuple, list)):
-        children = [from_parts(parts, child) for child in spec]
-        return type(spec)(*children) if hasattr(spec, "_fields") else tuple(children)
+    def leaf(found: Any) -> Any:
+        tensors = [tf.cast(next(parts), part.dtype) for part in parts_of(found)]
+        return tf.nest.pack_sequence_as(found, tensors, expand_composites=True)
+
+    return _built(spec, leaf)
+
+
+def from_leaves(values: Iterator[Any], spec: Any) -> Any:
+    """What a dense element has, in the classes of the spec."""
+    return _built(spec, lambda _: next(values))
+
+
+def _built(spec: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The element, of what `leaf` makes of each leaf's spec, in their order."""
+    import tensorflow as tf
+
+    children = inside(spec)
+    if children is None:
+        return leaf(spec)
+    if is_none(spec):
+        return None
+    built = [_built(child, leaf) for _, child in children]
+    if isinstance(spec, tf.SparseTensorSpec):
+        return tf.nest.pack_sequence_as(spec, built, expand_composites=True)  # which knows more of its shape than the tensors do
     if isinstance(spec, tf.OptionalSpec):
-        has, inner = next(parts), _value_spec(spec)
-        value = from_parts(parts, inner)
-        return tf.cond(has, lambda: tf.experimental.Optional.from_value(value), lambda: tf.experimental.Optional.empty(inner))
-    components = [tf.cast(next(parts), component.dtype) for component in tf.nest.flatten(spec, expand_composites=True)]
-    return tf.nest.pack_sequence_as(spec, components, expand_composites=True)
+        has, value = built
+        return tf.cond(has, lambda: tf.experimental.Optional.from_value(value), lambda: tf.experimental.Optional.empty(_value_spec(spec)))
+    return _like(spec, built)
+
+
+def _like(spec: Any, children: list[Any]) -> Any:
+    """In the class of the spec, which may be one of the program's."""
+    if isinstance(spec, dict):
+        return type(spec)(zip(spec, children))
+    return type(spec)(*children) if hasattr(spec, "_fields") else tuple(children)
 
 
 def _dense(value: Any) -> Any:

@@ -18,7 +18,7 @@ _SEED_INPUTS = {
     "RandomDatasetV2": (0, 1),
     "SamplingDataset": (2, 3),
 }
-_RANDOM_OPS = {
+RANDOM_OPS = {
     *("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "RandomGamma", "RandomPoissonV2"),
     *(
         "Multinomial",
@@ -28,10 +28,15 @@ _RANDOM_OPS = {
         "RandomCrop",
         "LogUniformCandidateSampler",
     ),
+    *("UniformCandidateSampler", "LearnedUnigramCandidateSampler", "FixedUnigramCandidateSampler", "AllCandidateSampler", "RandomPoisson"),
 }
 PYTHON_OPS = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
-_OPEN_OPS = _RANDOM_OPS | PYTHON_OPS | {"PenstockDataset"}  # what they give may differ from run to run
-_READERS = {
+# Which call a function for each row, and give all rows of the dataset that it returns.
+OPENERS = {
+    *("FlatMapDataset", "InterleaveDataset", "ParallelInterleaveDataset"),
+    *("ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3", "ParallelInterleaveDatasetV4", "LegacyParallelInterleaveDatasetV2"),
+}
+READERS = {
     "TFRecordDataset",
     "TFRecordDatasetV2",
     "TextLineDataset",
@@ -41,7 +46,6 @@ _READERS = {
     "CSVDatasetV2",
     "SSTableDataset",
 }
-_DT_STRING = 7
 _SHARD_HINT = -1  # tf.data.experimental.SHARD_HINT
 _MAX_SEED = (1 << 62) - 1
 
@@ -77,54 +81,38 @@ def describe_seeds(graph: Any) -> list[str]:
     """Which seeds will be drawn from the job's."""
     notes = []
     for _, nodes in scopes(graph):
-        constants = _constants(nodes)
+        constants = constants_of(nodes)
         for node in nodes:
             if node.op in _SEED_INPUTS and _seeds_of(node, constants) == (0, 0):
                 notes.append(f"{node.op}: no seed was given; it is drawn from the job's seed and the epoch")
-            elif node.op in _RANDOM_OPS and _attr_seeds(node) == (0, 0):
+            elif node.op in RANDOM_OPS and _attr_seeds(node) == (0, 0):
                 notes.append(f"{node.op}: no seed was given; it is drawn from the job's seed, epoch and lane")
     return notes
 
 
-def purity_of(graph: Any) -> str:
-    ops = {node.op for _, nodes in scopes(graph) for node in nodes}
-    if not ops & _OPEN_OPS:
-        return "pure"
-    filters = {
-        function for _, nodes in scopes(graph) for node in nodes if node.op == "FilterDataset" for function in [node.attr["predicate"].func.name]
-    }
-    for name, nodes in scopes(graph):
-        if name in filters and any(node.op in _OPEN_OPS for node in nodes):
-            return "impure"
-    return "pure identity"
-
-
 def reads_files(graph: Any) -> bool:
-    return any(node.op in _READERS for _, nodes in scopes(graph) for node in nodes)
+    return any(node.op in READERS for _, nodes in scopes(graph) for node in nodes)
 
 
 def has_shard_hint(graph: Any) -> bool:
     """Whether there is a shard(SHARD_HINT, SHARD_HINT), which stands for the lane's."""
-    constants = _constants(graph.node)
+    constants = constants_of(graph.node)
     shards = [node for node in graph.node if node.op == "ShardDataset"]
-    return any(_scalar(constants[_base(node.input[1])]) == _SHARD_HINT for node in shards if _base(node.input[1]) in constants)
+    return any(_scalar(constants[base(node.input[1])]) == _SHARD_HINT for node in shards if base(node.input[1]) in constants)
 
 
-def file_count(graph: Any) -> int:
-    """How many files its readers are given, where the graph names them; else 1."""
-    if not reads_files(graph):
-        return 1
-    constants = _constants(graph.node)
-    lists = [constants.get(_base(name)) for node in graph.node if node.op == "TensorSliceDataset" for name in node.input]
-    counts = [_elements(constant) for constant in lists if constant is not None and constant.attr["dtype"].type == _DT_STRING]
-    return max([1, *counts])
+def functions_with(graph: Any, ops: set[str]) -> set[str]:
+    """Names of those that have such an op, or call one that has."""
+    found = {function.signature.name for function in graph.library.function if any(node.op in ops for node in function.node_def)}
+    calls = {function.signature.name: {name for node in function.node_def for name in called_by(node)} for function in graph.library.function}
+    while more := {name for name, called in calls.items() if name not in found and called & found}:
+        found |= more
+    return found
 
 
-def _elements(constant: Any) -> int:
-    count = 1
-    for dimension in constant.attr["value"].tensor.tensor_shape.dim:
-        count *= dimension.size
-    return count
+def called_by(node: Any) -> set[str]:
+    """Functions that a node names: as its op, or in an attribute."""
+    return {node.op, *(function.name for _, value in node.attr.items() for function in ([value.func] if value.HasField("func") else value.list.func))}
 
 
 def with_seeds(content: bytes, key: Key) -> bytes:
@@ -133,12 +121,12 @@ def with_seeds(content: bytes, key: Key) -> bytes:
     changed = False
     ordinal = 0
     for _, nodes in scopes(graph):
-        constants = _constants(nodes)
+        constants = constants_of(nodes)
         for node in list(nodes):
             ordinal += 1
             if node.op in _SEED_INPUTS:
                 changed |= _seed_dataset(node, nodes, constants, key.whole_epoch(), ordinal)
-            elif node.op in _RANDOM_OPS and _attr_seeds(node) == (0, 0):
+            elif node.op in RANDOM_OPS and _attr_seeds(node) == (0, 0):
                 node.attr["seed"].i = key.derive(ordinal, 1) & _MAX_SEED
                 node.attr["seed2"].i = key.derive(ordinal, 2) & _MAX_SEED
                 changed = True
@@ -157,23 +145,23 @@ def _seed_dataset(node: Any, nodes: Any, constants: dict[str, Any], key: Key, or
         return True
     for place, seed in zip(_SEED_INPUTS[node.op], (key.derive(ordinal, given[0], 1), key.derive(ordinal, given[1], 2))):
         constant = nodes.add()
-        constant.CopyFrom(constants[_base(node.input[place])])
+        constant.CopyFrom(constants[base(node.input[place])])
         constant.name = f"penstock_seed_{ordinal}_{place}"
         _set_scalar(constant, (seed & _MAX_SEED) or 1)
-        node.input[place] = constant.name + node.input[place][len(_base(node.input[place])) :]
+        node.input[place] = constant.name + node.input[place][len(base(node.input[place])) :]
     return True
 
 
-def _constants(nodes: Any) -> dict[str, Any]:
+def constants_of(nodes: Any) -> dict[str, Any]:
     return {node.name: node for node in nodes if node.op == "Const"}
 
 
-def _base(name: str) -> str:
+def base(name: str) -> str:
     return name.split(":", maxsplit=1)[0]
 
 
 def _seeds_of(node: Any, constants: dict[str, Any]) -> tuple[int, int] | None:
-    found = [constants.get(_base(node.input[place])) for place in _SEED_INPUTS[node.op]]
+    found = [constants.get(base(node.input[place])) for place in _SEED_INPUTS[node.op]]
     if any(constant is None for constant in found):
         return None
     first, second = (_scalar(constant) for constant in found)
@@ -184,10 +172,15 @@ def _attr_seeds(node: Any) -> tuple[int, int]:
     return node.attr["seed"].i, node.attr["seed2"].i
 
 
-def _scalar(constant: Any) -> int:
+def value_of(constant: Any) -> Any:
+    """Of a constant that is a scalar."""
     from tensorflow.python.framework import tensor_util
 
-    return int(tensor_util.MakeNdarray(constant.attr["value"].tensor))
+    return tensor_util.MakeNdarray(constant.attr["value"].tensor).item()
+
+
+def _scalar(constant: Any) -> int:
+    return int(value_of(constant))
 
 
 def _set_scalar(constant: Any, value: int) -> None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock._executor import environment, tf_checkpoints, tf_elements, tf_rewrites
+from penstock._executor import environment, tf_checkpoints, tf_elements, tf_rewrites, tf_rows
+from penstock._executor.specs import RowSpec
+from penstock._executor.stages import HeldRows, Part, Source
 
-if TYPE_CHECKING:
-    from penstock._executor.stages import Part
+# TensorFlow puts a prefetch behind every graph and lets it grow, whenever it was found empty, to half of the machine's memory: a worker has its own
+# read-ahead, inside its budget.
+_READ_AHEAD = 16 << 20
 
 _functions: dict[str, Any] = {}  # TensorFlow keeps them by weak references
 
 
-class Graph:
+class Graph(Source):
     def __init__(self, attrs: dict[str, Any]) -> None:
         self.content: bytes = attrs["payload"]
-        self.spec = tf_elements.decode(attrs["element_spec"])
+        self.spec = tf_elements.decode(attrs)
+        self.columns = RowSpec.from_attrs(attrs)
         self.by_hint = attrs.get("divided") == "hint"
         if attrs.get("functions"):
             _register_functions(pickle.loads(attrs["functions"]))
@@ -26,14 +30,24 @@ class Graph:
             _one_thread()
 
     def rows(self, part: Part, start: int) -> Iterator[Any]:
+        iterator, checkpoints = self._open(part, start)
+        rows = self._rows_of(iterator)
+        return rows if checkpoints is None else checkpoints.rows(rows, iterator, start)
+
+    def held(self, part: Part, start: int) -> HeldRows | None:
+        if not tf_elements.is_dense(self.spec) or not tf_rows.can_hold(self.columns):
+            return None
+        return tf_rows.TensorRows(self.columns, tf_elements.components(self.spec), *self._open(part, start), start)
+
+    def _open(self, part: Part, start: int) -> tuple[Any, tf_checkpoints.Checkpoints | None]:
         content = tf_rewrites.with_seeds(self.content, part.key)
         dataset = import_graph(content, self.spec)
         if part.parts > 1:
             dataset = shard(dataset, part.parts, part.part, self.by_hint)
         checkpoints = tf_checkpoints.of(content, part.part, part.parts)
         if checkpoints is not None:
-            return checkpoints.rows(dataset, start, self._rows_of)
-        return self._rows_of(iter(dataset.skip(start) if start else dataset))
+            return checkpoints.opened(dataset, start), checkpoints
+        return iter(dataset.skip(start) if start else dataset), None
 
     def _rows_of(self, iterator: Any) -> Iterator[Any]:
         if tf_elements.is_dense(self.spec):
@@ -54,6 +68,7 @@ def import_graph(content: bytes, spec: Any) -> Any:
     dataset = dataset_ops._VariantDataset(variant, spec)
     options = tf.data.Options()
     options.deterministic = True
+    options.autotune.ram_budget = _READ_AHEAD
     return dataset.with_options(options)
 
 

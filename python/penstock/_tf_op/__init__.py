@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,18 +61,19 @@ def _loaded() -> Loaded:
     return Loaded(module)
 
 
-def over_job(job: dict[str, Any], offer: Any, spec: Any, columns: Sequence[str]) -> Any:
+def over_job(job: dict[str, Any], offer: Any, spec: Any, structure: Any) -> Any:
     """A dataset over a job that is plain data, so that it can be part of a graph that is distributed in turn.
 
     offer: offers the job under a name (`Client.offer`).
+    structure: of the rows (`_tf_dataset.structure_of`).
     """
     place = uuid.uuid4().hex
-    return _dataset(json.dumps(job, sort_keys=True), place, offer(place), spec, columns)
+    return _dataset(json.dumps(job, sort_keys=True), place, offer(place), spec, structure)
 
 
-def over_reader(reader: Reader, spec: Any, columns: Sequence[str]) -> Any:
+def over_reader(reader: Reader, spec: Any, structure: Any) -> Any:
     place = uuid.uuid4().hex
-    return _dataset("", place, (reader._core.offer(place, reader.saves_its_part), reader), spec, columns)
+    return _dataset("", place, (reader._core.offer(place, reader.saves_its_part), reader), spec, structure)
 
 
 def jobs_of(graph: Any) -> Iterator[Any]:
@@ -106,13 +107,13 @@ def _offer_once(text: str, kind: Any) -> Any:
     return kind(**json.loads(text)).offer(text)
 
 
-def _dataset(job: str, place: str, held: Any, spec: Any, columns: Sequence[str]) -> Any:
+def _dataset(job: str, place: str, held: Any, spec: Any, structure: Any) -> Any:
     import tensorflow as tf
     from tensorflow.python.data.ops import dataset_ops
 
     from penstock._executor import tf_elements
 
-    parts = list(_parts(spec, columns))
+    parts = list(_parts(spec, structure))
     order = _flat_order(spec, len(parts))
     if order is not None:
         parts = [parts[i] for i in order]
@@ -151,54 +152,25 @@ class Part:
     spec: Any
 
 
-def _parts(spec: Any, columns: Sequence[str]) -> Iterator[Part]:
+def _parts(spec: Any, structure: Any) -> Iterator[Part]:
     """In the order of tf_elements.part_specs."""
     import tensorflow as tf
 
-    for path, leaf in _leaves(spec, ""):
-        column = columns.index(path)
-        components = tf.nest.flatten(leaf, expand_composites=True)
-        rank = leaf.ragged_rank if isinstance(leaf, tf.RaggedTensorSpec) else 0
-        for level, component in enumerate(components):
-            yield Part(column, rank, level, component if level == 0 else tf.TensorSpec(component.shape, tf.int64))
+    from penstock._executor import tf_elements
 
-
-def _leaves(spec: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The name and spec of each column, named as tf_elements.row_spec does."""
-    import tensorflow as tf
-
-    def inner(name: Any) -> str:
-        return f"{path}/{name}" if path else str(name)
-
-    if isinstance(spec, (dict, tuple, list)):
-        for name, child in spec.items() if isinstance(spec, dict) else enumerate(spec):
-            yield from _leaves(child, inner(name))
-    elif isinstance(spec, tf.OptionalSpec):
-        yield inner("has_value"), tf.TensorSpec((), tf.bool)
-        yield from _leaves(spec._element_spec, inner("value"))
-    elif isinstance(spec, tf.SparseTensorSpec):
-        parts = tf.nest.flatten(spec, expand_composites=True)
-        yield from zip((inner("indices"), inner("values"), inner("dense_shape")), parts)
-    else:
-        yield path, spec
+    for leaf in tf_elements.leaves(spec, structure):
+        rank = leaf.spec.ragged_rank if isinstance(leaf.spec, tf.RaggedTensorSpec) else 0
+        for level, part in enumerate(tf_elements.parts_of(leaf.spec)):
+            yield Part(leaf.column, rank, level, part if level == 0 else tf.TensorSpec(part.shape, tf.int64))
 
 
 def _flat_order(spec: Any, count: int) -> list[int] | None:
     """Where components are dense tensors, tf.data keeps them as they are, in an order of its own; None: they must be put together."""
-    import tensorflow as tf
     from tensorflow.python.data.util import nest
 
-    if not all(type(leaf) is tf.TensorSpec for leaf in nest.flatten(spec)):
+    from penstock._executor import tf_elements
+
+    if not tf_elements.is_dense(spec):
         return None
-    numbers = iter(range(count))
-    order: list[int] = nest.flatten(_numbered(spec, numbers))
+    order: list[int] = nest.flatten(tf_elements.from_leaves(iter(range(count)), spec))
     return order
-
-
-def _numbered(spec: Any, numbers: Iterator[int]) -> Any:
-    if isinstance(spec, dict):
-        return type(spec)((name, _numbered(child, numbers)) for name, child in spec.items())
-    if isinstance(spec, (tuple, list)):
-        children = [_numbered(child, numbers) for child in spec]
-        return type(spec)(*children) if hasattr(spec, "_fields") else tuple(children)
-    return next(numbers)

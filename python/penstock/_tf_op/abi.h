@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define PENSTOCK_ABI_VERSION 1u
+#define PENSTOCK_ABI_VERSION 2u
 
 // What a function that can fail returns: 0, one of these, or a code of absl::StatusCode.
 #define PENSTOCK_WAITING (-1)  // nothing within the time; nothing is lost
@@ -69,6 +69,9 @@ typedef struct PenstockAbi {
 
   void (*keep)(PenstockRun* run);
   void (*drop)(PenstockRun* run);
+
+  // Copies, and is the CRC-32C of what `before` is that of and of this. whole: bytes of the block that it is part of.
+  uint32_t (*copy)(const void* from, void* to, uint64_t size, uint32_t before, uint64_t whole);
 } PenstockAbi;
 
 #ifdef __cplusplus

@@ -69,16 +69,30 @@ def distribute_from_dataset_id(
     """Joins the job, and returns a dataset of the type that was registered, whose elements the service prepares. Each iteration is one epoch.
 
     job_name: None: a job of this process's own.
-    compression: accepted, and means nothing: what travels on one host is not copied, and elsewhere not compressed.
+    compression: "AUTO": over a network, where that is quicker; None: nowhere.
     prefetch: elements that tf.data takes ahead; None: none. Other datasets read ahead by themselves.
     processing_mode: None: `PENSTOCK_PROCESSING_MODE`, else the original's "parallel_epochs" (each reader goes through all of the dataset, and each
         of its elements goes to one rank); "shared" delivers each element to exactly one rank, and can be resumed.
     """
     _check_compression(compression)
-    service = _ranks.service(dataset_service)
+    return _read(dataset_service, dataset_id, job_name, compression, prefetch, processing_mode)
+
+
+def _read(
+    where: Service | str,
+    dataset_id: str,
+    job_name: str | None,
+    compression: str | None,
+    prefetch: int | None,
+    processing_mode: str | None,
+    given: Any = None,
+) -> Any:
+    """given: the dataset that the program has registered."""
+    service = _ranks.service(where)
     mode = processing_mode or os.environ.get("PENSTOCK_PROCESSING_MODE") or DEFAULT_MODE
-    plan = service.client.get_dataset(dataset_id)
-    return _outputs.distributed(plan, _ranks.join(plan, service, job_name, mode), prefetch)
+    plan = _outputs.as_read(service.client.get_dataset(dataset_id), mode)
+    reader = _ranks.join(plan, service, job_name, mode, "none" if compression is None else "auto")
+    return _outputs.distributed(plan, reader, prefetch, given)
 
 
 @overload
@@ -96,7 +110,7 @@ def maybe_distribute_dataset(dataset: Any, *, processing_mode: str | None = None
         return dataset
     _servers.check_tensorflow()
     dataset_id, job_name = register_dataset(dataset, address)
-    return distribute_from_dataset_id(address, dataset_id, job_name, processing_mode=processing_mode)
+    return _read(address, dataset_id, job_name, "AUTO", AUTOTUNE, processing_mode, dataset)
 
 
 def _check_compression(compression: str | None) -> None:

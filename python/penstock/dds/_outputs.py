@@ -13,18 +13,34 @@ if TYPE_CHECKING:
     from penstock.reader import Reader
 
 
-def distributed(plan: _core.Plan, reader: Reader, prefetch: int | None) -> Any:
+REPLICATED = ("replicated", "parallel_epochs", "OFF")
+
+
+def as_read(plan: _core.Plan, mode: str) -> _core.Plan:
+    """A replica runs a tf.data graph as a whole, as the original's readers do: its shuffles and batches are over all of its files."""
+    if plan.nodes()[-1][0] != "tf" or mode not in REPLICATED:
+        return plan
+    from penstock.tf import ShardingPolicy, plans
+
+    return plans.divided(plan, ShardingPolicy.OFF, coordinated=False)
+
+
+def distributed(plan: _core.Plan, reader: Reader, prefetch: int | None, given: Any = None) -> Any:
+    """given: the dataset that the program has registered, whose classes its elements are of."""
     op, _, attrs = plan.nodes()[-1]
     if op == "tf":
         from penstock import _tf_dataset
         from penstock._executor import tf_elements
 
-        dataset = _tf_dataset.over(reader, tf_elements.decode(attrs["element_spec"]), plan.facts())
+        spec = tf_elements.decode(attrs)
+        if getattr(given, "element_spec", None) == spec:
+            spec = given.element_spec
+        dataset = _tf_dataset.over(reader, spec, plan.facts())
         return dataset if prefetch is None else dataset.prefetch(prefetch)
     if op == "torch" or _foreign.TORCH_NOTE in attrs.get("notes", ()):
         from penstock.torch.dataset import DistributedDataset
 
-        return DistributedDataset(reader)
+        return DistributedDataset(reader, Dataset(plan)._value_types())
     return Distributed(plan, reader)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import _core, _identity, _options, _waiting, reader
 from penstock import service as services
 from penstock.dataset import Dataset
+from penstock.dds._outputs import REPLICATED
 from penstock.errors import Deadline, Error, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -59,13 +60,13 @@ def agree(client: _core.Client, register: Callable[[], str]) -> tuple[str, str]:
     return _ask_for_job(client, name), name
 
 
-def join(plan: _core.Plan, where: Service, job_name: str | None, mode: str) -> Reader:
+def join(plan: _core.Plan, where: Service, job_name: str | None, mode: str, compression: str) -> Reader:
     """Restarted ranks go on in their job: nothing in the four functions could say where a program had come to."""
     place: dict[str, Any] = {} if job_name is not None else {"job_name": f"dds-{_drawn_name()}", "consumer_index": 0, "num_consumers": 1}
     # A replica promises no row to anybody, so what a dead rank had is not waited for.
-    on_death = "redeliver" if mode in ("replicated", "parallel_epochs", "OFF") else "auto"
+    on_death = "redeliver" if mode in REPLICATED else "auto"
     options = {"job_name": job_name, "processing_mode": mode, "on_death": on_death, "on_restart": "continue", "even": "uneven", "epochs": None}
-    joined = reader.open_reader(Dataset(plan), where, _options.check({**options, **place}))
+    joined = reader.open_reader(Dataset(plan), where, _options.check({**options, **place, "compression": compression}))
     log.info("rank %d reads job %s, %s", _identity.current().rank, joined.job_name, mode)
     return joined
 

@@ -26,8 +26,8 @@ class DataLoader(Loader):
     shuffle: datasets that are read by index are permuted as a whole, others in buffers.
     sharding: a `jax.sharding.Sharding` of the first dimension: arrays are global, and made of the rows of all processes. Processes whose devices
         hold the same rows are mirrors, and see the same batches. None: arrays of this process's rows, on its default device.
-    service, job_name, seed, epochs, timeout, even: as for `Dataset.distribute`; epochs=None reads one at each iteration.
-    processing_mode: "strict" with several processes (one order of batches, whatever the number of workers), else "shared".
+    service, job_name, seed, epochs, timeout, even, compression: as for `Dataset.distribute`; epochs=None reads one at each iteration.
+    processing_mode: "strict" (one order of batches, whatever the number of workers; with shuffle=False the dataset's own), or "shared".
     drop_last: a short last batch would be compiled for anew, so it is left out.
     """
 
@@ -46,6 +46,7 @@ class DataLoader(Loader):
         drop_last: bool = True,
         timeout: float | None = None,
         even: str = "auto",
+        compression: str | None = "auto",
     ) -> None:
         self._put = _putter(sharding)
         super().__init__(
@@ -56,6 +57,7 @@ class DataLoader(Loader):
             seed=seed,
             epochs=epochs,
             even=even,
+            compression=compression,
             timeout=timeout,
         )
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import secrets
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,6 +20,7 @@ from penstock.ray import actors
 from penstock.service import Service
 
 _workers = whole(0, 100_000)
+FORGOTTEN_WITHIN = 10.0  # seconds for Ray to free the name of an actor that was ended
 
 
 class RayService(Service):
@@ -79,6 +81,7 @@ class RayService(Service):
             ray.get(self._dispatcher.forget.remote())
             ray.kill(self._dispatcher)
             self._dispatcher = None
+            _wait_until_unnamed()
 
     close = stop
 
@@ -157,6 +160,17 @@ def _wait_for(workers: list[Any], timeout: float) -> None:
             "ask for fewer, or give cpus_per_worker="
         )
     ray.get(ready)  # raises what one of them could not start for
+
+
+def _wait_until_unnamed() -> None:
+    """Ray ends an actor some time after it is told to, and until then another service could not be started."""
+    deadline = time.monotonic() + FORGOTTEN_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            ray.get_actor(_identity.RAY_ACTOR, namespace=_identity.RAY_NAMESPACE)
+        except ValueError:
+            return
+        time.sleep(0.02)
 
 
 def _refuse_second() -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
 from penstock import _core
-from penstock._tf_dataset import columns_of
+from penstock._tf_dataset import structure_of
+from penstock._tf_op.eager import quick
 from penstock.errors import Invalid, NotFound
 from penstock.tf import plans
 from penstock.tf.iterations import Job, connected, make
 from penstock.tf.policies import CrossTrainerCache, ShardingPolicy, policy_of
 
-_COMPRESSIONS = ("AUTO", None, "SNAPPY")
+_COMPRESSIONS = {"AUTO": "auto", None: "none", "SNAPPY": "lz4"}  # tf.data service's, and what they are here
 _TARGETS = ("AUTO", "ANY")
 
 
@@ -40,20 +41,22 @@ def distribute(
     consumer_index, num_consumers: coordinated reads: at each step the consumers get elements that follow one another in the dataset, which is
         made in one place. They need a job_name.
     cross_trainer_cache: each trainer reads all of the job's data.
-    max_outstanding_requests, data_transfer_protocol, compression: checked, and without meaning: readers are bounded in bytes, and workers of this
-        host are read by shared memory.
+    max_outstanding_requests, data_transfer_protocol: checked, and without meaning: readers are bounded in bytes, and workers of this host are read
+        by shared memory.
+    compression: "AUTO": over a network, where that is quicker; None: nowhere; "SNAPPY": wherever elements go over TCP, with lz4.
     target_workers: "AUTO" or "ANY".
     """
     policy = policy_of(processing_mode)
     _check_compression(compression)
     _check_job_name(job_name)
     place = _place(job_name, consumer_index, num_consumers, cross_trainer_cache)
+    place = replace(place, compression=_COMPRESSIONS[compression])
     _check_requests(max_outstanding_requests, data_transfer_protocol, target_workers)
     address = _address(service)
 
     def apply(dataset: Any) -> Any:
         plan = plans.divided(plans.of(dataset), policy, place.coordinated)
-        return _read(address, connected(address).client.register(plan), plan, policy, place)
+        return _read(address, connected(address).client.register(plan), plan, policy, place, dataset.element_spec)
 
     return apply
 
@@ -102,25 +105,25 @@ def from_dataset_id(
 
 
 def _read(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolicy, place: _Place, expected: Any = None) -> Any:
-    dataset = make(_job(address, dataset_id, plan, policy, place), plans.element_spec(plan, expected), columns_of(plan.facts()))
+    dataset = make(_job(address, dataset_id, plan, policy, place), plans.element_spec(plan, expected), structure_of(plan.facts()))
     if place.coordinated or (policy == ShardingPolicy.OFF and plans.endless(plan)):
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
     if place.job_name is None:
-        return dataset
+        return quick(dataset)
     # Consumers share the job's elements: what a distribution strategy would divide is divided already.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.with_options(options)
+    return quick(dataset.with_options(options))
 
 
 def _job(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolicy, place: _Place) -> Job:
     if place.coordinated:
-        return Job(address, dataset_id, place.job_name, "strict", place.index, place.consumers)
+        return Job(address, dataset_id, place.job_name, "strict", place.index, place.consumers, place.compression)
     if policy == ShardingPolicy.OFF:
-        return Job(address, dataset_id, place.job_name, "replicated", None, None)
-    if place.job_name is None and plans.whole(plan):  # read by one consumer from one production, in order
-        return Job(address, dataset_id, None, "strict", 0, 1)
-    return Job(address, dataset_id, place.job_name, "shared", None, None)
+        return Job(address, dataset_id, place.job_name, "replicated", None, None, place.compression)
+    if place.job_name is None and plans.whole(plan) and not plans.impure(plan):  # read by one consumer from one production, in order
+        return Job(address, dataset_id, None, "strict", 0, 1, place.compression)
+    return Job(address, dataset_id, place.job_name, "shared", None, None, place.compression)
 
 
 # ---- arguments
@@ -128,11 +131,12 @@ def _job(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolicy
 
 @dataclass(frozen=True)
 class _Place:
-    """Which of how many consumers of which job."""
+    """Which of how many consumers of which job, and how its blocks come."""
 
     job_name: str | None
     index: int | None
     consumers: int | None
+    compression: str = "auto"
 
     @property
     def coordinated(self) -> bool:

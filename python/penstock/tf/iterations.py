@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ class Job:
     mode: str
     index: int | None
     consumers: int | None
+    compression: str = "auto"
 
     def join(self) -> Reader:
         service = connected(self.address)
@@ -47,13 +48,14 @@ class Job:
             "even": "uneven",
             "on_death": "redeliver" if self.consumers is None else "auto",
             "on_restart": "continue",
+            "compression": self.compression,
         }
         return _options.to_core(_options.check(options), shared=False)
 
 
-def make(job: Job, spec: Any, columns: Sequence[str]) -> Any:
+def make(job: Job, spec: Any, structure: Any) -> Any:
     if _tf_op.usable():
-        return _tf_op.over_job(dataclasses.asdict(job), job.offer, spec, columns)
+        return _tf_op.over_job(dataclasses.asdict(job), job.offer, spec, structure)
     return _tf_dataset.make(Iterations(job), spec)
 
 

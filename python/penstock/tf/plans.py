@@ -38,15 +38,21 @@ def divided(plan: _core.Plan, policy: ShardingPolicy, coordinated: bool) -> _cor
 
 
 def element_spec(plan: _core.Plan, expected: Any) -> Any:
-    spec = tf_elements.decode(_attrs(plan)["element_spec"])
+    """The one that is expected, where it is the registered one: its named tuples are the program's own."""
+    spec = tf_elements.decode(_attrs(plan))
     if expected is not None and expected != spec:
         raise Invalid(f"element_spec={expected}, but the dataset that was registered is of {spec}; leave it out")
-    return spec
+    return spec if expected is None else expected
 
 
 def whole(plan: _core.Plan) -> bool:
     """Made in one place."""
     return bool(_attrs(plan)["lanes"] == 1)
+
+
+def impure(plan: _core.Plan) -> bool:
+    """Rows differ each time they are made."""
+    return bool(_attrs(plan)["purity"] == "impure")
 
 
 def endless(plan: _core.Plan) -> bool:

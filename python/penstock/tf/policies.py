@@ -11,7 +11,7 @@ from penstock.errors import Invalid
 class ShardingPolicy(enum.IntEnum):
     """OFF: every worker reads the whole dataset. All others deliver each element once among the consumers of a job, whatever happens to workers:
 
-    DYNAMIC: divided by files where the graph names some, else made in one place.
+    DYNAMIC: divided by files where the graph names some and works on their rows one by one, else made in one place.
     FILE: divided by files, and an error where it cannot be.
     DATA: made in one place.
     FILE_OR_DATA: FILE where it can be, else DATA.

@@ -177,6 +177,7 @@ class WorkerServer:
         if listens == "0.0.0.0":
             flags += ["--advertise", advertised, "--without-token"]
         within = START_WITHIN if config.dispatcher_timeout_ms is None else config.dispatcher_timeout_ms / 1000
+        flags += ["--start-timeout", f"{within + 60:g}s"]  # who waits for it here gives up first
         self._server = _Server("worker", flags, within)
         if start:
             self.start()

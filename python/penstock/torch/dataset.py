@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset as TorchIterableDataset
 from penstock.errors import Invalid
 from penstock.torch import states
 from penstock.torch.loader import DataLoader
-from penstock.torch.tensors import to_torch
+from penstock.torch.tensors import row_of
 
 if TYPE_CHECKING:
     from penstock.reader import Reader
@@ -47,15 +47,17 @@ class IterableDataset(TorchIterableDataset[Any]):
 
 
 class DistributedDataset(TorchIterableDataset[Any]):
-    """What `penstock.dds` gives for a torch dataset: its rows, as tensors, from the job that all ranks share. Each iteration is one epoch."""
+    """What `penstock.dds` gives for a torch dataset: its rows, as they were, from the job that all ranks share. Each iteration is one epoch."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, types: Any) -> None:
+        """types: `Dataset._value_types()` of what is read."""
         super().__init__()
         self.reader = reader
+        self._types = types
 
     def __iter__(self) -> Iterator[Any]:
         _check_read_here()
-        return map(to_torch, self.reader)
+        return (row_of(row, self._types) for row in self.reader)
 
     def state_dict(self, at: Any = None, behind: int = 0, scope: str = "job") -> dict[str, Any]:
         return states.pack(self.reader.state_dict(at=at, behind=behind, scope=scope))

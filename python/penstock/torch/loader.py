@@ -11,7 +11,7 @@ from penstock.errors import Invalid
 from penstock.torch import places, states
 from penstock.torch.ahead import Ahead
 from penstock.torch.devices import Mover
-from penstock.torch.tensors import split_rows, to_torch
+from penstock.torch.tensors import batch_of, converted, row_of, rows_of
 
 if TYPE_CHECKING:
     from penstock.service import Service
@@ -33,12 +33,12 @@ class DataLoader(Loader):
     dataset: a `penstock.Dataset`, a torch dataset, or a `tf.data.Dataset`; the last two are code, which workers run with `--allow-code`.
     batch_size: rows a batch; None where the dataset is batched already (or rows are wanted).
     shuffle: datasets that are read by index are permuted as a whole, others in buffers.
-    service, job_name, seed, epochs, timeout, even: as for `Dataset.distribute`; epochs=None reads one at each iteration.
-    processing_mode: "strict" with several ranks (one order of batches, whatever the number of workers), else "shared".
+    service, job_name, seed, epochs, timeout, even, compression: as for `Dataset.distribute`; epochs=None reads one at each iteration.
+    processing_mode: "strict" (one order of batches, whatever the number of workers; with shuffle=False the dataset's own), or "shared".
     mesh: a DeviceMesh whose dimension "dp" (or "data", "dp_replicate", or the first) tells ranks apart; ranks that differ in other dimensions are
         mirrors: they see the same batches.
     group: the process group whose ranks share the job, where it is not all of them.
-    collate_fn: gets the list of a batch's rows, in this process.
+    collate_fn: gets the list of a batch's rows, in this process, as the dataset gave them; the row itself where there are no batches.
     pin_memory, device: batches are pinned, or moved to `device`, on a thread, up to `prefetch_factor` ahead of the loop.
     num_workers, persistent_workers: accepted, and mean nothing: workers are not of this process.
     What else torch's has (a sampler, worker_init_fn) is refused, with what to give instead.
@@ -72,6 +72,7 @@ class DataLoader(Loader):
         prefetch_factor: int = 2,
         timeout: float | None = None,
         even: str = "auto",
+        compression: str | None = "auto",
         num_workers: int = 0,
         persistent_workers: bool = False,
         **of_torch: Any,
@@ -83,14 +84,18 @@ class DataLoader(Loader):
         self._mover = Mover(device, pin_memory)
         self._depth = prefetch_factor
         self._ahead: Ahead | None = None
+        batches = batches_of(dataset, batch_size, shuffle, drop_last)
+        self._batched: bool = batches._facts["batch"] > 0
+        self._types = batches._value_types()
         super().__init__(
-            batches_of(dataset, batch_size, shuffle, drop_last),
+            batches,
             places.find(mesh, group, job_name),
             processing_mode,
             service=service,
             seed=seed,
             epochs=epochs,
             even=even,
+            compression=compression,
             timeout=timeout,
         )
 
@@ -125,8 +130,10 @@ class DataLoader(Loader):
             self._ahead = None
 
     def _finish(self, element: Any) -> Any:
-        tensors = to_torch(element)
-        return tensors if self._collate is None else self._collate(split_rows(tensors))
+        if not self._batched:
+            row = row_of(element, self._types)
+            return converted(row) if self._collate is None else self._collate(row)
+        return batch_of(element, self._types) if self._collate is None else self._collate(rows_of(element, self._types))
 
 
 def _refuse(of_torch: dict[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""Elements of numpy arrays as elements of torch tensors, over the same memory."""
+"""Elements of numpy arrays as torch's loops know them: tensors over the same memory, and rows of the types that the dataset gave.
+
+`types` is `Dataset._value_types()`: dicts and tuples, with what a value was in Python at the leaves.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,33 @@ from typing import Any
 import numpy as np
 import torch
 
-from penstock.ragged import Ragged
+from penstock import _columns
+from penstock._executor.rows import TEXT
+from penstock.ragged import Ragged, as_array
 from penstock.torch.jagged import Jagged
 
 
-def to_torch(element: Any) -> Any:
-    """The same structure with tensors. Strings stay object arrays of bytes: torch has none."""
-    return _map(element, _tensor)
+def batch_of(element: Any, types: Any) -> Any:
+    """As torch's default_collate has it: tensors, and lists of str and bytes. Strings of other sources are object arrays of bytes."""
+    return _typed(element, types, lambda leaf, kind: _text(leaf, kind) if kind in TEXT else _tensor(leaf))
+
+
+def rows_of(element: Any, types: Any) -> list[Any]:
+    """A batch as the list of its rows, of the types that the dataset gave: what a collate_fn takes."""
+    columns: list[Any] = []
+    _typed(element, types, lambda leaf, kind: columns.append(_values(leaf, kind)))
+    builder = _columns.builder(_structure(types))
+    return [builder(row) for row in zip(*columns)]
+
+
+def row_of(element: Any, types: Any) -> Any:
+    """A row, of the types that the dataset gave."""
+    return _typed(element, types, _value)
+
+
+def converted(row: Any) -> Any:
+    """As torch's default_convert has a row that is not batched: arrays as tensors, all else as it is."""
+    return _map(row, lambda leaf: _tensor(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else leaf)
 
 
 def map_tensors(element: Any, change: Callable[[Any], Any]) -> Any:
@@ -28,16 +51,38 @@ def map_tensors(element: Any, change: Callable[[Any], Any]) -> Any:
     return _map(element, changed)
 
 
-def split_rows(element: Any) -> list[Any]:
-    """A batch as the list of its rows: what a collate_fn takes."""
-    first = element
-    while isinstance(first, (dict, tuple)):
-        first = next(iter(first.values())) if isinstance(first, dict) else first[0]
-    return [_row(element, i) for i in range(len(first))]
+def _values(column: Any, kind: str) -> Any:
+    """Those of its rows."""
+    if kind in TEXT:
+        return _text(column, kind)
+    if kind == "array":
+        return map(as_array, column)
+    if kind:
+        return _list(column)
+    column = _tensor(column)
+    return (column[i] for i in range(len(column)))
 
 
-def _row(element: Any, i: int) -> Any:
-    return _map(element, lambda leaf: leaf[i])
+def _value(leaf: Any, kind: str) -> Any:
+    if kind in TEXT:
+        return _text(leaf, kind)
+    if kind == "array":
+        return as_array(leaf)
+    return _list(leaf) if kind else _tensor(leaf)
+
+
+def _list(leaf: Any) -> Any:
+    """Lists of Python's numbers; a number, where it is one."""
+    return leaf.to_list() if isinstance(leaf, Ragged) else leaf.tolist()
+
+
+def _text(leaf: Any, kind: str) -> Any:
+    values = leaf if isinstance(leaf, bytes) else _list(leaf)
+    return _decoded(values) if kind == "str" else values
+
+
+def _decoded(value: Any) -> Any:
+    return [_decoded(item) for item in value] if isinstance(value, list) else value.decode()
 
 
 def _tensor(leaf: Any) -> Any:
@@ -51,6 +96,23 @@ def _tensor(leaf: Any) -> Any:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def _typed(element: Any, types: Any, change: Callable[[Any, str], Any]) -> Any:
+    if isinstance(types, dict):
+        return {name: _typed(element[name], kind, change) for name, kind in types.items()}
+    if isinstance(types, tuple):
+        return tuple(_typed(child, kind, change) for child, kind in zip(element, types))
+    return None if types is None else change(element, types)  # None has no type, and no column
+
+
+def _structure(types: Any) -> Any:
+    """As `RowSpec.structure` has it."""
+    if isinstance(types, dict):
+        return {name: _structure(child) for name, child in types.items()}
+    if isinstance(types, tuple):
+        return tuple(map(_structure, types))
+    return () if types is None else None
 
 
 def _map(element: Any, change: Callable[[Any], Any]) -> Any:

@@ -18,6 +18,7 @@ Result<Structure> ReadStructure(const AttrMap& map, int depth) {
   if (kind == "dict") {
     PENSTOCK_ASSIGN(structure.names, attrs.Strings("names"));
   }
+  if (kind == "tuple" && !attrs.Has("children")) return structure;  // an empty one, which stands for Python's None
   PENSTOCK_ASSIGN(const std::vector<AttrMap>* children, attrs.Maps("children"));
   for (const AttrMap& child : *children) {
     PENSTOCK_ASSIGN(Structure inner, ReadStructure(child, depth + 1));
@@ -53,7 +54,8 @@ Result<Spec> ReadSpec(AttrReader& attrs) {
   for (const AttrMap& map : *maps) {
     AttrReader reader("a column", map);
     PENSTOCK_ASSIGN(ColumnSpec column, ReadColumnSpec(reader));
-    PENSTOCK_TRY(reader.Bool("arrays", false).status());
+    PENSTOCK_TRY(reader.Bool("arrays", false).status());  // this and the next are Python's: what the loop's rows are there
+    PENSTOCK_TRY(reader.String("type", "").status());
     PENSTOCK_TRY(reader.Done());
     columns.push_back(std::move(column));
   }

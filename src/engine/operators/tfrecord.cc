@@ -18,8 +18,8 @@ constexpr size_t kWindow = 64 * kKiB;  // small, for a lane may have many files 
 
 class RecordStream final : public RowStream {
  public:
-  RecordStream(const InputFile& file, std::unique_ptr<RecordReader> reader, bool from_start)
-      : file_(file), reader_(std::move(reader)), from_start_(from_start) {}
+  RecordStream(const InputFile& file, std::unique_ptr<RecordReader> reader, bool from_start, bool verified)
+      : file_(file), reader_(std::move(reader)), from_start_(from_start), verified_(verified) {}
 
   Result<bool> Next(Row& row) override {
     if (at_ == records_.size()) {
@@ -31,7 +31,7 @@ class RecordStream final : public RowStream {
     }
     row.number = 0;
     row.parts.clear();
-    row.bytes.Share(records_[at_], reader_->window());
+    row.bytes.Share(records_[at_], reader_->window(), verified_ ? std::optional(CrcBehind(records_[at_])) : std::nullopt);
     row.origin = {&file_, offset_, from_start_ ? static_cast<int64_t>(record_) : -1};
     Pass();
     return true;
@@ -63,6 +63,7 @@ class RecordStream final : public RowStream {
   const InputFile& file_;
   std::unique_ptr<RecordReader> reader_;
   bool from_start_;
+  bool verified_;  // records against their CRCs
   std::span<const std::string_view> records_;
   size_t at_ = 0;
   uint64_t offset_ = 0;  // of the record at at_
@@ -127,7 +128,7 @@ class TfRecord final : public Operator {
     options.verify_crc = verify_crc_;
     options.window = kWindow;
     PENSTOCK_ASSIGN(auto reader, RecordReader::Open(std::move(source), compression_, options, piece.begin, to));
-    return RowStreamPtr(std::make_unique<RecordStream>(file, std::move(reader), piece.begin == 0));
+    return RowStreamPtr(std::make_unique<RecordStream>(file, std::move(reader), piece.begin == 0, verify_crc_));
   }
 
   std::vector<std::string> patterns_;
