@@ -288,5 +288,25 @@ TEST(ClientCore, TagsOfARankThatWasStartedAnewGoOnWhereTheOneBeforeItWas) {
   EXPECT_FALSE(shell.shelf().Delivered(39).ok()) << "the other start's";
 }
 
+TEST(ClientCore, AWordFromBeforeTheStepsWereKnownDoesNotTakeThemBack) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  shell.Block(shell.OpenOf(0).stream, 0, 2);
+  shell.End(shell.OpenOf(0).stream, 2);
+  EXPECT_EQ(shell.NextRows(), 2u);
+  shell.Next();
+  msg::BeatReply last = shell.Reply({});
+  last.limit = last.steps = 3;
+  last.end = true;
+  shell.Answer(last);
+  EXPECT_TRUE(std::holds_alternative<Shelf::Again>(shell.Next()));
+  msg::BeatReply overtaken = shell.Reply({});  // not asked for, so it names the same beat
+  overtaken.limit = 1;
+  shell.Do(overtaken);
+  EXPECT_TRUE(std::holds_alternative<Shelf::Again>(shell.Next()));
+  EXPECT_TRUE(std::holds_alternative<Shelf::EpochEnd>(shell.Next()));
+}
+
 }  // namespace
 }  // namespace penstock

@@ -124,9 +124,10 @@ void ClientCore::RenewLease(const msg::BeatReply& reply) {
   Do(action::ShelfLease{until});
 }
 
-// Before END: what is missing to the number of steps is padded first.
+// Before END: what is missing to the number of steps is padded first. Steps are final: a reply without them was sent before they were known.
 void ClientCore::TakeSteps(const msg::BeatReply& reply) {
-  if (reply.epoch != epoch_ || (reply.limit == limit_ && reply.steps == steps_)) return;
+  const bool overtaken = steps_ != kNoLimit && reply.steps == kNoLimit;
+  if (reply.epoch != epoch_ || overtaken || (reply.limit == limit_ && reply.steps == steps_)) return;
   limit_ = reply.limit;
   steps_ = reply.steps;
   Do(action::ShelfSteps{epoch_, limit_, steps_});
