@@ -134,6 +134,7 @@ void DispatcherCore::Impl::Commit(Job& job, const Position& position) {
   cohorts_.erase(job.id);
   Changes changes{.job = true, .epochs = {}, .members = {}};
   for (const auto& [epoch, state] : job.open) changes.epochs.insert(epoch);
+  for (const auto& [id, member] : job.members) GiveBackAll(job, id, false, changes);  // counts what they had twice
   job.consumers = cohort.consumers;
   SetTo(job, position);
   for (const auto& [epoch, state] : job.open) changes.epochs.insert(epoch);

@@ -363,6 +363,22 @@ TEST_F(RestoreTest, ARangedLaneGoesOnWhereItWasWithItsHolesFirst) {
   EXPECT_EQ(a.reply.grants[1].range, (msg::Range{{Epoch{0}, {}, LaneId{0}}, {150, 0}, 210}));
 }
 
+TEST_F(RestoreTest, RowsThatMayHaveComeTwiceBeforeItAreCounted) {
+  layout = LayoutOf(1);
+  Scripted dead(JoinAs(1, 0, 1));
+  ASSERT_EQ(dead.Hold(h, 1).grants.size(), 1u);
+  h.Pass(std::chrono::seconds(16));
+  const msg::Joined joined = JoinAs(2, 0, 1);
+  Scripted heir(joined);
+  ASSERT_EQ(heir.Hold(h, 1, true).grants.size(), 1u) << "the lane of the one that was in its seat";
+  heir.Hold(h, 0);
+  heir.beat.holds[0].asked = {8, 0};
+  heir.Say(h);
+  EXPECT_EQ(h.core->counts().redelivered, 0u) << "known when the lane is done";
+  Enlist(Word(joined, ToJson(State())));
+  EXPECT_EQ(h.core->counts().redelivered, 8u);
+}
+
 // One consumer's batch ended within what a source row became, and the next rows went to another: a cut may have those and not the batch.
 TEST_F(RestoreTest, AHoleThatEndsWithinTheRowsOfASourceRowIsGrantedWithoutThoseThatWereDelivered) {
   layout = LayoutOf(1);
