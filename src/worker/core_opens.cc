@@ -59,8 +59,9 @@ void WorkerCore::State::Admit(OpenLane& lane) {
     return;
   }
   if (AnsweredByKnownEnd(lane, job) || !CheckFits(lane, job)) return;
-  Run* parked = ParkedAt(lane);
+  Run* parked = ParkedFor(lane);
   if (parked == nullptr && WaitsForRun(lane)) return;
+  if (parked == nullptr) parked = OverdueBefore(lane);
   const uint64_t bytes = ReserveOf(job) + (parked == nullptr ? job.state_bytes : 0);
   const bool first_in_line = wait_room_.empty() || *wait_room_.begin() >= lane.no;
   if (first_in_line) {
@@ -89,15 +90,23 @@ bool WorkerCore::State::AnsweredByKnownEnd(OpenLane& lane, const Job& job) {
   return true;
 }
 
-// The run of this lane that stands where the open begins.
-Run* WorkerCore::State::ParkedAt(const OpenLane& lane) {
+// The run of this lane that stands where the open begins, or was left within the range before it: what is between them is made and passed over.
+Run* WorkerCore::State::ParkedFor(const OpenLane& lane) {
   const auto found = ranged_runs_.find({lane.open.job, lane.open.range.lane});
   if (!lane.ranged() || found == ranged_runs_.end()) return nullptr;
+  const Cursor from = lane.open.range.from;
   for (const TaskId task : found->second) {
     Run& run = runs_.at(task);
-    if (run.parked() && run.cursor == lane.open.range.from) return &run;
+    const bool left_before = run.left && run.cursor < from && from == Cursor{run.to, 0};
+    if (run.parked() && (run.cursor == from || left_before)) return &run;
   }
   return nullptr;
+}
+
+// A parked run that nobody took in time. It is sooner there than one that begins anew.
+Run* WorkerCore::State::OverdueBefore(const OpenLane& lane) {
+  Run* const before = RunBefore(lane);
+  return before != nullptr && before->parked() ? before : nullptr;
 }
 
 // The run that is nearest on its way to where the open begins.
@@ -182,6 +191,7 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
   run->to = range.to;
   run->lane = lane.no;
   run->moved = now_;
+  run->left = false;
   Enter(lane, OpenLane::Phase::kReading);
   lane.task = run->task;
   Work(lane);
@@ -275,10 +285,10 @@ void WorkerCore::State::Refuse(OpenLane& lane, Status why) {
 
 void WorkerCore::State::Fail(OpenLane& lane, Status why) {
   Do(SendToConsumer{lane.session, lane.stream, msg::LaneFailed{std::move(why)}});
-  CloseLane(lane.no);
+  CloseLane(lane.no, ItsRun::kIsBroken);
 }
 
-void WorkerCore::State::CloseLane(LaneNo no) {
+void WorkerCore::State::CloseLane(LaneNo no, ItsRun its_run) {
   OpenLane& lane = lanes_.at(no);
   const JobId job = lane.open.job;
   Discard(lane);
@@ -286,12 +296,8 @@ void WorkerCore::State::CloseLane(LaneNo no) {
   if (lane.task != TaskId{}) {
     Run& run = runs_.at(lane.task);
     run.lane = {};
-    if (run.stepping) {
-      ++abandoned_;
-      std::erase(ranged_runs_[{run.job, run.key}], run.task);
-    } else {
-      StopRun(run.task);
-    }
+    run.left = lane.ranged() && its_run == ItsRun::kMayGoOn;
+    Leave(run);
   }
   Charge(lane.consumer(), 0, lane.uncredited);
   LeaveConsumer(lane);
@@ -303,6 +309,26 @@ void WorkerCore::State::CloseLane(LaneNo no) {
   lanes_.erase(no);
   room_freed_ = true;
   ForgetIfDone(job);
+}
+
+// Others may have the ranges behind the one that it was for, and would wait for all before them to be made again: so where it may go on it is parked,
+// once its step is done.
+void WorkerCore::State::Leave(Run& run) {
+  if (run.stepping) {
+    ++abandoned_;
+    if (!run.left) std::erase(ranged_runs_[{run.job, run.key}], run.task);
+  } else if (run.left) {
+    Park(run);
+  } else {
+    StopRun(run.task);
+  }
+}
+
+// Until an open goes on with it, or nobody did for a while.
+void WorkerCore::State::Park(Run& run) {
+  run.moved = now_;
+  runs_moved_ = true;
+  WakeAt(now_ + options_.park_for);
 }
 
 void WorkerCore::State::JoinConsumer(const OpenLane& lane) {

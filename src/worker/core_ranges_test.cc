@@ -65,6 +65,40 @@ TEST(WorkerCore, TheRangeBeforeOneThatALoopWaitsForIsMadeThoughItsOwnLoopSleeps)
   EXPECT_EQ(shell.at(1, 10).seqs, (std::vector<Seq>{0, 1, 2, 3}));
 }
 
+TEST(WorkerCore, ARunWhoseConsumerLeavesGoesOnWithTheRangeBehind) {
+  TestShell shell(Options(10'000'000));
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8);
+  shell.Settle();
+  ASSERT_EQ(shell.at(1, 10).rows, 1U);
+  shell.Leave(1);
+  shell.Settle();
+  while (shell.ReadOne(2, 10)) shell.Settle();
+  EXPECT_EQ(shell.at(2, 10).seqs, (std::vector<Seq>{4, 5, 6, 7}));
+  EXPECT_EQ(shell.started, 1);
+}
+
+TEST(WorkerCore, ARunThatNobodyTookInTimeGoesOnPastRangesThatWereLeft) {
+  TestShell shell(Options(10'000'000));
+  shell.lane_rows = 20;
+  for (const uint64_t session : {1, 2, 3}) shell.Join(session);
+  shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8);
+  shell.Open(3, 10, LaneId{0}, 1'000'000, Cursor{8, 0}, 12);
+  shell.Settle();
+  shell.Leave(2);
+  shell.Leave(1);
+  shell.Settle();
+  EXPECT_EQ(shell.at(3, 10).rows, 0U) << "the range before it may still be opened";
+  shell.Wait(3, 10);
+  shell.Pass(1s);
+  while (shell.ReadOne(3, 10)) shell.Settle();
+  EXPECT_EQ(shell.at(3, 10).seqs, (std::vector<Seq>{8, 9, 10, 11}));
+  EXPECT_EQ(shell.started, 1);
+}
+
 TEST(WorkerCore, ARangeOpenedAheadWaitsForItsRunUntilItsLoopWaits) {
   TestShell shell(Options(10'000'000));
   shell.Join(1);

@@ -126,6 +126,7 @@ void WorkerCore::State::Handle(const StepDone& event) {
   const uint64_t kept = block != nullptr && run.wanted() && !outgrew ? std::min(block->charge, run.room) : 0;
   if (run.room > kept) budget_.Give(run.charged, run.room - kept);
   room_freed_ = true;
+  run.left = run.left && !outgrew;
   if (!run.wanted()) return OnAbandoned(run, event.outcome);
   if (outgrew) return OnOutgrown(run, event.outcome);
   if (run.groups) return OnGroupStep(run, event.outcome);
@@ -165,10 +166,21 @@ void WorkerCore::State::OnOutgrown(Run& run, const StepOutcome& outcome) {
 }
 
 void WorkerCore::State::OnAbandoned(Run& run, const StepOutcome& outcome) {
-  if (const auto* block = std::get_if<BlockToken>(&outcome)) Do(ReleaseBlock{block->handle});
+  const auto* block = std::get_if<BlockToken>(&outcome);
+  const auto* over = std::get_if<LaneOver>(&outcome);
+  if (block != nullptr) {
+    Do(ReleaseBlock{block->handle});
+    run.cursor = block->info.end;
+  }
+  if (over != nullptr) run.cursor = over->end;
   --abandoned_;
   const JobId job = run.job;
-  StopRun(run.task);
+  const bool has_more = !std::holds_alternative<Status>(outcome) && !(over != nullptr && over->lane_ended);
+  if (run.left && has_more) {
+    Park(run);
+  } else {
+    StopRun(run.task);
+  }
   ForgetIfDone(job);
 }
 
@@ -181,12 +193,20 @@ void WorkerCore::State::OnBlock(Run& run, const BlockToken& block) {
   run.peeked = false;
   const LaneNo no = run.lane;
   OpenLane& lane = lanes_.at(no);
+  if (block.info.end <= lane.open.range.from) return PassOver(lane, block);
   if (lane.ready.empty()) lane.ready_since = now_;
   lane.ready.push_back(block);
   ++ready_blocks_;
   Charge(lane.consumer(), block.info.bytes, 0);
   Flush(lane);
   if (OpenLane* still = Find(no)) Work(*still);
+}
+
+// Of rows before the lane's range, which the run was left in.
+void WorkerCore::State::PassOver(OpenLane& lane, const BlockToken& block) {
+  Do(ReleaseBlock{block.handle});
+  budget_.Give(HolderOf(lane.no), block.charge);
+  Work(lane);
 }
 
 void WorkerCore::State::OnBlocked(Run& run, const Blocked& blocked) {
@@ -214,8 +234,7 @@ void WorkerCore::State::OnOver(Run& run, const LaneOver& over) {
     ended[run.key] = over.end;
   }
   if (lane.ranged() && !over.lane_ended) {
-    runs_moved_ = true;  // parked: an open may stand at its cursor
-    WakeAt(now_ + options_.park_for);
+    Park(run);
   } else {
     StopRun(run.task);
   }

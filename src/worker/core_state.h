@@ -96,6 +96,7 @@ struct Run {
   TimePoint retry_at{};               // after waiting for input
   std::optional<SharedKey> groups{};  // for whom, where lanes are by group
   TimePoint blocked_at{};             // since when a loop waits for it, and it for room
+  bool left = false;                  // by its consumer, within its range: what comes behind that may go on with it
 
   bool wanted() const { return lane != LaneNo{} || groups.has_value(); }
   bool parked() const { return !wanted() && !stepping; }
@@ -193,7 +194,8 @@ class WorkerCore::State {
   bool WaitsForRun(OpenLane& lane);
   bool WaitsForEarlier(OpenLane& lane);
   void Hurry(LaneNo no);
-  Run* ParkedAt(const OpenLane& lane);
+  Run* ParkedFor(const OpenLane& lane);
+  Run* OverdueBefore(const OpenLane& lane);
   void Begin(OpenLane& lane, Run* parked);
   bool IsNeeded(const OpenLane& lane) const;
   void WaitForRoom(OpenLane& lane, uint64_t bytes);
@@ -206,7 +208,10 @@ class WorkerCore::State {
   void Enter(OpenLane& lane, OpenLane::Phase phase);
   void Refuse(OpenLane& lane, Status why);
   void Fail(OpenLane& lane, Status why);
-  void CloseLane(LaneNo no);
+  enum class ItsRun : uint8_t { kMayGoOn, kIsBroken };
+  void CloseLane(LaneNo no, ItsRun its_run = ItsRun::kMayGoOn);
+  void Leave(Run& run);
+  void Park(Run& run);
   void JoinConsumer(const OpenLane& lane);
   void LeaveConsumer(const OpenLane& lane);
   void ForgetIdleConsumers();
@@ -227,6 +232,7 @@ class WorkerCore::State {
   void OnOutgrown(Run& run, const StepOutcome& outcome);
   Status TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const;
   void OnBlock(Run& run, const BlockToken& block);
+  void PassOver(OpenLane& lane, const BlockToken& block);
   void OnBlocked(Run& run, const Blocked& blocked);
   void OnOver(Run& run, const LaneOver& over);
   void OnStepFailed(Run& run, const Status& error);
