@@ -26,7 +26,7 @@
 #include "client/credit.h"
 #include "client/events.h"
 #include "client/lane_pace.h"
-#include "client/loop_pace.h"
+#include "client/recent_rate.h"
 #include "client/ring_reader.h"
 #include "client/shelf.h"
 #include "client/workers.h"
@@ -203,6 +203,7 @@ class ClientCore {
 
   // core_beats.cc: what it is told
   uint32_t OpenTarget() const;
+  uint32_t SpareTarget() const;
   bool IsPlenty(uint64_t rows) const;
   News CurrentNews() const;
   void BeatIfDue();
@@ -350,7 +351,8 @@ class ClientCore {
   std::optional<TimePoint> starved_since_;  // the loop waits for room, and nothing was freed
   bool loop_starved_ = false;               // …once, by what it held itself
   ShelfTotals totals_;
-  LoopPace loop_pace_;
+  RecentRate loop_pace_;   // rows that the loop takes
+  RecentRate lanes_pace_;  // lanes that it comes to the end of
   uint64_t ready_batches_ = 0;
   uint64_t limit_ = kNoLimit;  // of batches, as the last reply had it
   uint64_t steps_ = kNoLimit;

@@ -9,11 +9,18 @@
 namespace penstock {
 namespace {
 
-constexpr std::chrono::seconds kReadAheadFor{1};  // of the loop's time
+constexpr std::chrono::seconds kReadAheadFor{1};         // of the loop's time
+constexpr std::chrono::milliseconds kGrantsAheadFor{100};  // of which a beat, its commit and its answer take a small part
+constexpr uint64_t kMostSpareGrants = 64;
 
 }  // namespace
 
 uint32_t ClientCore::OpenTarget() const { return std::max(kOpenLanes, job_.layout.batch == 0 ? 1u : job_.layout.mix); }
+
+// More where lanes are so short that their ends come faster than the dispatcher's answers.
+uint32_t ClientCore::SpareTarget() const {
+  return static_cast<uint32_t>(std::clamp<uint64_t>(lanes_pace_.In(kGrantsAheadFor), kSpareGrants, kMostSpareGrants));
+}
 
 ClientCore::News ClientCore::CurrentNews() const {
   News news;
@@ -33,7 +40,7 @@ ClientCore::News ClientCore::CurrentNews() const {
     left += lane.mark.left_rows;
   }
   const uint64_t whole = std::max<uint64_t>(job_.layout.batch, 1);
-  const uint32_t target = OpenTarget() + kSpareGrants;
+  const uint32_t target = OpenTarget() + SpareTarget();
   const uint32_t has = live + (IsPlenty(left) ? ended : 0);
   news.want = epoch_ended_ || has >= target ? 0 : target - has;
   news.idle = live == 0 && left < whole;
@@ -46,7 +53,7 @@ ClientCore::News ClientCore::CurrentNews() const {
 bool ClientCore::IsPlenty(uint64_t rows) const {
   constexpr uint64_t kLeastBatches = 4;
   const uint64_t least = kLeastBatches * std::max<uint64_t>(job_.layout.batch, 64);
-  return rows >= std::max(least, loop_pace_.RowsIn(kReadAheadFor));
+  return rows >= std::max(least, loop_pace_.In(kReadAheadFor));
 }
 
 void ClientCore::BeatIfDue() {

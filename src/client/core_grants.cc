@@ -148,6 +148,7 @@ void ClientCore::Apply(const Progress& progress) {
   loop_waits_ = progress.waiting;
   totals_ = progress.totals;
   loop_pace_.Saw(now_, totals_.rows);
+  lanes_pace_.Saw(now_, counts_.lanes_done);
   ready_batches_ = progress.ready_batches;
   if (progress.ring) ring_mark_ = *progress.ring;
   for (const Mark& mark : progress.marks) ApplyMark(mark);

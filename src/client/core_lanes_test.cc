@@ -53,6 +53,25 @@ TEST(ClientCore, WhoseLoopIsQuickReadsAhead) {
   EXPECT_EQ(shell.beats.back().want, kOpenLanes + kSpareGrants);
 }
 
+TEST(ClientCore, WhoseLanesEndFasterThanBeatsAreAnsweredKeepsMoreOfThemSpare) {
+  CoreShell shell(BatchOf(2));
+  shell.Join({WorkerAt(1)});
+  for (uint32_t lane = 0; lane < 40; ++lane) {
+    shell.Grant({GrantOf(lane)});
+    const auto open = shell.OpenOf(lane);
+    shell.Block(open.stream, 0, 2);
+    shell.End(open.stream, 2);
+    shell.Next();
+    shell.Next();
+    shell.Pass(5ms);
+  }
+  EXPECT_GT(shell.beats.back().want, kOpenLanes + 5 * kSpareGrants);
+  shell.Pass(20s);
+  shell.Next();
+  shell.Pass(1100ms);
+  EXPECT_EQ(shell.beats.back().want, kOpenLanes + kSpareGrants) << "for the others, since it has become slow";
+}
+
 TEST(ClientCore, AMixedJobKeepsAsManyLanesOpenAsABatchDrawsFrom) {
   Layout layout = BatchOf(12);
   layout.mix = 6;

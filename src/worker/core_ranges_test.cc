@@ -99,6 +99,21 @@ TEST(WorkerCore, ARunThatNobodyTookInTimeGoesOnPastRangesThatWereLeft) {
   EXPECT_EQ(shell.started, 1);
 }
 
+TEST(WorkerCore, ARangeBehindTheEndThatARunWasLeftBeforeEndsWhereItBegins) {
+  TestShell shell(Options(10'000'000));
+  shell.lane_rows = 3;
+  shell.Join(1);
+  shell.Join(2);
+  shell.Open(1, 10, LaneId{0}, kRowBytes, Cursor{0, 0}, 4);
+  shell.Open(2, 10, LaneId{0}, 1'000'000, Cursor{4, 0}, 8);
+  shell.Settle();
+  shell.Leave(1);
+  shell.Settle();
+  ASSERT_TRUE(shell.at(2, 10).ended);
+  EXPECT_TRUE(shell.at(2, 10).ended->lane_ended);
+  EXPECT_EQ(shell.at(2, 10).ended->end, (Cursor{4, 0}));
+}
+
 TEST(WorkerCore, ARangeOpenedAheadWaitsForItsRunUntilItsLoopWaits) {
   TestShell shell(Options(10'000'000));
   shell.Join(1);

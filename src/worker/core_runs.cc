@@ -227,7 +227,7 @@ void WorkerCore::State::OnOver(Run& run, const LaneOver& over) {
   run.moved = now_;
   run.lane = {};
   lane.task = {};
-  lane.over = over;
+  lane.over = {.end = std::max(over.end, lane.open.range.from), .lane_ended = over.lane_ended};  // it may have ended before the range
   if (lane.ranged() && over.lane_ended) {
     auto& ended = jobs_.at(run.job).ended;
     if (ended.size() >= kKnownEnds) ended.erase(ended.begin());
