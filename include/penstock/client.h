@@ -138,6 +138,10 @@ class Reader {
   // Where the plan does not batch: the last `rows` rows of the last run were not handed out. They go to other consumers when this one starts
   // the next epoch or closes, which is all it may do after this.
   virtual void GiveBack(uint64_t rows) = 0;
+  // Where the plan does not batch, and the caller hands out the rows of a run one by one: said once, before the first Next…
+  virtual void HandsOutRows() = 0;
+  // …and of each row of a run behind its first when it is handed out. A position has none of those that were not, whoever asks for it.
+  virtual void HandedOutRow() = 0;
   // Goes on to the next epoch (the first is started by itself), or to a later one. False: the job has no more. Gives back lanes of an epoch left
   // early.
   virtual Result<bool> StartEpoch(std::optional<Epoch> later = {}) = 0;

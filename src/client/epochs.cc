@@ -100,24 +100,20 @@ Result<bool> Epochs::TakeRow(uint64_t iteration, std::chrono::milliseconds wait)
   PENSTOCK_TRY(CheckNewest(iteration));
   if (left_ == 0) return false;
   --left_;
+  reader_->HandedOutRow();
   return true;
 }
 
 Result<std::string> Epochs::State(StateOptions options) {
   const std::lock_guard turn(turns_);
-  return StateInTurn(options);
+  return reader_->State(options);
 }
 
 Result<Epochs::Saved> Epochs::StateOf(uint64_t iteration, StateOptions options) {
   const std::lock_guard turn(turns_);
   PENSTOCK_TRY(CheckNewest(iteration));
-  PENSTOCK_ASSIGN(std::string state, StateInTurn(options));
+  PENSTOCK_ASSIGN(std::string state, reader_->State(options));
   return Saved{reader_->epoch(), std::move(state)};
-}
-
-Result<std::string> Epochs::StateInTurn(StateOptions options) {
-  if (!options.at) options.behind += left_;
-  return reader_->State(options);
 }
 
 void Epochs::Close() {

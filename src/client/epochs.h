@@ -33,7 +33,7 @@ class Turns {
 // Any thread.
 class Epochs {
  public:
-  explicit Epochs(std::shared_ptr<Reader> reader) : reader_(std::move(reader)) {}
+  explicit Epochs(std::shared_ptr<Reader> reader) : reader_(std::move(reader)) { reader_->HandsOutRows(); }
   ~Epochs() { Close(); }
   Epochs(const Epochs&) = delete;
   Epochs& operator=(const Epochs&) = delete;
@@ -68,7 +68,6 @@ class Epochs {
   Status CheckNewest(uint64_t iteration) const;
   Result<Epoch> NextEpoch();
   Status RestoreInTurn(const std::string& state);
-  Result<std::string> StateInTurn(StateOptions options);
   void GiveBackLeft();
 
   const std::shared_ptr<Reader> reader_;

@@ -66,6 +66,8 @@ class InlineReader final : public Reader, private InlineLanes {
   }
 
   void GiveBack(uint64_t rows) override { shelf_.Unreceive(rows); }  // nobody else gets them, but they were not delivered
+  void HandsOutRows() override { shelf_.HandsOutRows(); }
+  void HandedOutRow() override { shelf_.HandedOutRow(); }
 
   Result<bool> StartEpoch(std::optional<Epoch> later) override {
     const Epoch next = std::max(later.value_or(Epoch{}), Epoch{Raw(epoch_) + 1});

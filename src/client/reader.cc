@@ -51,6 +51,10 @@ class RemoteReader final : public Reader {
   void GiveBack(uint64_t rows) override {
     if (stamp_ == CurrentStamp()) io_->shelf().Unreceive(rows);
   }
+  void HandsOutRows() override { io_->shelf().HandsOutRows(); }
+  void HandedOutRow() override {
+    if (stamp_ == CurrentStamp()) io_->HandedOutRow();
+  }
 
   Result<bool> StartEpoch(std::optional<Epoch> later) override {
     PENSTOCK_TRY(CheckNotForked(stamp_, "reader"));

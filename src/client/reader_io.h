@@ -62,6 +62,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   std::shared_future<Result<msg::Joined>> joined() const { return joined_; }
   void StartEpoch(Epoch epoch);  // any thread, after Shelf::BeginEpoch
   void Begin();                  // any thread: the loop asks for the first time
+  void HandedOutRow();           // any thread: Reader's
   // The job as it was last joined or restored. Any thread.
   msg::Joined Current() const;
   // Any thread. The parts are the loop's, so that they are of one moment.
@@ -113,6 +114,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   std::shared_ptr<FreedBlocks> freed_;
   const std::shared_ptr<LentBlocks> lent_;
   std::atomic<bool> loop_gets_copies_{false};
+  std::atomic<bool> parts_asked_{false};  // for a step that the loop has not come to
   std::shared_future<Result<msg::Joined>> joined_;
   mutable std::mutex current_mutex_;
   msg::Joined current_;

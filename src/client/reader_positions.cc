@@ -45,6 +45,13 @@ std::string ReaderIo::StrictJson(const DeliveryLog::Point& point) const {
 void ReaderIo::AnswerParts() {
   if (asks_.empty()) return;
   for (msg::PartReply& reply : asks_.Answer(facts_, Current(), shelf_)) dispatcher_->Tell(std::move(reply));  // who lost it asks again
+  parts_asked_ = !asks_.empty();
+}
+
+// The I/O thread hears of runs that are taken, and of their rows only where somebody waits for one.
+void ReaderIo::HandedOutRow() {
+  shelf_.HandedOutRow();
+  if (parts_asked_.load(std::memory_order_relaxed)) Post(&ReaderIo::AnswerParts);
 }
 
 std::future<Result<std::string>> ReaderIo::Save(const DeliveryLog::Point& current, const DeliveryLog::Point& at_tag, milliseconds timeout) {
@@ -86,7 +93,7 @@ void ReaderIo::GiveUpRestore(Status why) {
 
 void ReaderIo::SendRestore(msg::Restore restore) {
   // The shelf stands still: nothing is delivered between this and the answer.
-  if (restore.rebuild) restore.state = PartJson(*shelf_.Delivered());
+  if (restore.rebuild) restore.state = PartJson(*shelf_.Delivered(shelf_.tag().step));  // all that the loop holds, handed out or not
   dispatcher_->Request(std::move(restore), std::chrono::seconds(120), [weak = weak_from_this()](Result<Message> answer) {
     const auto self = weak.lock();
     if (self == nullptr) return;

@@ -74,6 +74,7 @@ void Shelf::ConfigureLocked(const Layout& layout, Epoch epoch, Generation genera
   epoch_ = epoch;
   log_.Restart(generation, epoch);
   asked_tag_ = 0;
+  not_handed_out_ = 0;
   totals_.epoch_batches = 0;
   limit_ = steps_ = kNoLimit;
   News();
@@ -294,7 +295,7 @@ ShelfTotals Shelf::totals() const {
 
 Result<DeliveryLog::Point> Shelf::Delivered(std::optional<uint64_t> tag) const {
   std::lock_guard lock(mutex_);
-  return log_.At(tag.value_or(log_.tag()));
+  return log_.At(tag.value_or(log_.tag() - not_handed_out_));
 }
 
 BatchTag Shelf::tag() const {

@@ -7,6 +7,7 @@
 // Threads: Next, Claimed, BeginEpoch and WaitForNews on the loop's thread, all else on the core's. One mutex, never held across a call out of here.
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <condition_variable>
 #include <cstdint>
@@ -164,6 +165,9 @@ class Shelf {
   void Claimed();
   // The last batch did not reach the loop whole: its last `rows` rows count as not received (strict: all of it). Only BeginEpoch or Close may follow.
   void Unreceive(uint64_t rows);
+  // Reader's.
+  void HandsOutRows();
+  void HandedOutRow();
   // False: `until` passed without news since `seen`.
   bool WaitForNews(uint64_t seen, TimePoint until);
   // Leaves the epoch: all grants are removed (and given back by the core).
@@ -171,7 +175,7 @@ class Shelf {
 
   // ---- any thread
   ShelfTotals totals() const;
-  // What the loop has, now or when it had `tag` elements (DeliveryLog).
+  // What the loop has, now or when it had `tag` elements (DeliveryLog). Of a run whose rows are handed out one by one: as far as they were.
   Result<DeliveryLog::Point> Delivered(std::optional<uint64_t> tag = {}) const;
   BatchTag tag() const;  // of the last batch
   // The loop has the epoch's last batch, and was told so.
@@ -257,6 +261,8 @@ class Shelf {
   Status failure_;
   ShelfTotals totals_;
   DeliveryLog log_;
+  bool hands_out_rows_ = false;
+  std::atomic<uint64_t> not_handed_out_{0};  // rows of the last run
   uint64_t asked_tag_ = 0;
 
   std::deque<ShelfBatch> whole_;  // strict: batches to hand out

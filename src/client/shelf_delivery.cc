@@ -63,8 +63,20 @@ void Shelf::AskLocked() {
   }
 }
 
+void Shelf::HandsOutRows() {
+  std::lock_guard lock(mutex_);
+  hands_out_rows_ = true;
+}
+
+void Shelf::HandedOutRow() {
+  uint64_t left = not_handed_out_.load(std::memory_order_relaxed);
+  while (left > 0 && !not_handed_out_.compare_exchange_weak(left, left - 1)) {  // a job that is rebuilt meanwhile counts all of the run
+  }
+}
+
 void Shelf::Unreceive(uint64_t rows) {
   std::lock_guard lock(mutex_);
+  not_handed_out_ = 0;
   if (ring_before_ && rows > 0) return UnreceiveWhole();
   bool held = true;
   for (const LastTaken& taken : last_) held = held && lanes_.contains(taken.grant);
@@ -87,6 +99,7 @@ Shelf::Taken Shelf::NextLocked() {
   if (pads_) KeepLast();
   AskLocked();
   last_.clear();
+  not_handed_out_ = 0;
   ring_before_.reset();
   if (closed_) return ReaderClosed();
   const bool may = MayDeliver();
@@ -123,6 +136,7 @@ bool Shelf::MayDeliver() const { return Leased() && totals_.epoch_batches < limi
 void Shelf::LogBatch(const std::vector<Slice>& batch) {
   if (last_.empty()) return log_.Close(ring_.received);
   if (batch_ > 0) return log_.Close();
+  if (hands_out_rows_) not_handed_out_ = batch.front().rows - 1;
   // A run is rows of one block, and the loop may stop at any of them.
   const LastTaken& run = last_.front();
   log_.Close(batch.front().rows, [block = run.block, first = run.row](uint64_t row) { return block.cursor(first + row); });

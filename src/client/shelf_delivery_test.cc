@@ -99,6 +99,21 @@ TEST_F(ShelfTest, RowsThatWereGivenBackAreNotDelivered) {
   EXPECT_EQ(DeliveredBy(shelf_), "0:0-6");
 }
 
+TEST_F(ShelfTest, RowsOfARunAreDeliveredAsTheyAreHandedOut) {
+  Start(Cut(0));
+  shelf_.HandsOutRows();
+  Open(Grant(0));
+  shelf_.Put(Grant(0), Rows(1, 0, 10));
+  EXPECT_EQ(Count(Batch()), 10u);
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-1");
+  shelf_.HandedOutRow();
+  shelf_.HandedOutRow();
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-3");
+  EXPECT_EQ(shelf_.Delivered()->tag, 3u);
+  shelf_.Unreceive(7);
+  EXPECT_EQ(DeliveredBy(shelf_), "0:0-3");
+}
+
 TEST_F(ShelfTest, RestartedItHasNoGrantsAndNothingDelivered) {
   Start(Cut(4));
   Open(Grant(0));
