@@ -23,6 +23,7 @@ FILES, ROWS, BATCH = 8, 6_000, 512
 PASSES = 5
 PASSES_IN_PYTHON = 1  # of DataLoader, which takes as long for one
 PROCESSES = 2
+CYCLE = 4  # files that are read in turns; where rows are shuffled penstock does so by itself
 FLOATS = {"dense": 400, "context": 60}
 INTEGERS = {"history": 60, "ids": 13}
 SHUFFLE = 10_000
@@ -70,7 +71,7 @@ def penstock_dataset(pattern: str, whole: bool, passes: int = PASSES) -> Any:
     features["label"] = Fixed("float32", [])
     dataset = Dataset.from_tfrecord(pattern)
     if not whole:
-        return dataset.parse_example(features).batch(BATCH).repeat(passes)
+        return dataset.interleave(CYCLE).parse_example(features).batch(BATCH).repeat(passes)
     clicks_and_some = (col("label") > 0) | (uniform() < KEEP)
     return dataset.shuffle(SHUFFLE).parse_example(features).filter(clicks_and_some).batch(BATCH).repeat(passes)
 
@@ -97,7 +98,7 @@ def tf_dataset(pattern: str, whole: bool, passes: int = PASSES) -> Any:
     spec["label"] = tf.io.FixedLenFeature([], tf.float32)
     kind = "GZIP" if pattern.endswith("gz") else ""
     files = tf.data.Dataset.list_files(pattern, shuffle=False)
-    dataset = files.interleave(lambda file: tf.data.TFRecordDataset(file, compression_type=kind), cycle_length=4, num_parallel_calls=2)
+    dataset = files.interleave(lambda file: tf.data.TFRecordDataset(file, compression_type=kind), cycle_length=CYCLE, num_parallel_calls=2)
     if whole:
         dataset = dataset.shuffle(SHUFFLE)
     dataset = dataset.batch(BATCH).map(lambda rows: tf.io.parse_example(rows, spec), num_parallel_calls=2)

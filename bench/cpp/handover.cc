@@ -48,8 +48,11 @@ class Loop final : public SessionHandler {
   Extent block_;
 };
 
+constexpr uint64_t kWritten = 16 << 20;  // bytes before each handover, whatever the block has of them: so long the other threads sleep
+
 // Written before it is handed over, as a worker does; what is timed begins then.
-double HandOver(IoThread& io, Session& worker, SegmentPool& pool, Loop& loop, uint64_t bytes) {
+double HandOver(IoThread& io, Session& worker, SegmentPool& pool, Loop& loop, uint64_t bytes, std::vector<std::byte>& beside) {
+  std::memset(beside.data(), 1, beside.size());
   auto block = std::make_shared<Extent>(pool.Allocate(bytes).value());
   std::memset(block->bytes().data(), 1, bytes);
   const auto begin = Steady::now();
@@ -80,7 +83,8 @@ int main(int count, char** arguments) {
   const auto session = ConnectAndWait(loop_io, listener->address(), {}, loop).value();
   const auto worker = accepted.get_future().get();
   std::vector<double> seconds;
-  for (uint64_t i = 0; i < blocks; ++i) seconds.push_back(HandOver(worker_io, *worker, pool, loop, bytes));
+  std::vector<std::byte> beside(kWritten - std::min(bytes, kWritten));
+  for (uint64_t i = 0; i < blocks; ++i) seconds.push_back(HandOver(worker_io, *worker, pool, loop, bytes, beside));
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(blocks / 2), seconds.end());
   std::printf("{\"elements\": %llu, \"seconds\": %.9f}\n", static_cast<unsigned long long>(blocks), seconds[blocks / 2]);
   loop_io.Stop();
