@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -283,6 +284,19 @@ def test_executors_do_not_see_the_token(start_cluster: StartCluster, tmp_path: P
     names = next(iter(Dataset.from_range(1).map(environment).distribute(cluster.connect(token="a secret of some length")))).decode().split(",")
     assert not [name for name in names if "TOKEN" in name]
     assert "OMP_NUM_THREADS" in names
+
+
+def _page_faults_of_arrays(x: Any) -> Any:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        np.sqrt(np.full(20_000, float(x)))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def test_functions_get_memory_that_they_had_before_and_not_fresh_pages(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(1, worker_flags=[*CODE, "--cpus", "1"])
+    faults = [int(row) for row in Dataset.from_range(50).map(_page_faults_of_arrays).distribute(cluster.address)]
+    assert min(faults) == 0, "each array of 160 KB has 40 pages"
 
 
 def _readable_of_the_worker(_: Any) -> Any:

@@ -21,15 +21,22 @@ namespace {
 
 constexpr std::array kSecrets = {"PENSTOCK_TOKEN=", "PENSTOCK_TOKEN_FILE=", "PENSTOCK_TLS_KEY=", "PENSTOCK_TLS_CERT="};
 
-// There is an executor a core: libraries that start a thread a core would make the square of it.
-constexpr std::array<std::pair<const char*, const char*>, 8> kDefaults = {{{"OMP_NUM_THREADS", "1"},
-                                                                           {"OPENBLAS_NUM_THREADS", "1"},
-                                                                           {"MKL_NUM_THREADS", "1"},
-                                                                           {"TF_NUM_INTRAOP_THREADS", "1"},
-                                                                           {"TF_NUM_INTEROP_THREADS", "1"},
-                                                                           {"TF_CPP_MIN_LOG_LEVEL", "2"},
-                                                                           {"CUDA_VISIBLE_DEVICES", "-1"},
-                                                                           {"PYTHONUNBUFFERED", "1"}}};
+struct Variable {
+  const char* name;
+  const char* value;
+};
+// Unless they are set. There is an executor a core: libraries that start a thread a core would make the square of it. And rows of arrays come and go:
+// memory that went back to the kernel after each would cost more, page by page, than most functions.
+constexpr std::array kDefaults = {Variable{"OMP_NUM_THREADS", "1"},
+                                  Variable{"OPENBLAS_NUM_THREADS", "1"},
+                                  Variable{"MKL_NUM_THREADS", "1"},
+                                  Variable{"TF_NUM_INTRAOP_THREADS", "1"},
+                                  Variable{"TF_NUM_INTEROP_THREADS", "1"},
+                                  Variable{"TF_CPP_MIN_LOG_LEVEL", "2"},
+                                  Variable{"CUDA_VISIBLE_DEVICES", "-1"},
+                                  Variable{"PYTHONUNBUFFERED", "1"},
+                                  Variable{"MALLOC_MMAP_THRESHOLD_", "33554432"},  // the most that glibc takes
+                                  Variable{"MALLOC_TRIM_THRESHOLD_", "134217728"}};
 
 std::vector<std::string> Environment() {
   std::vector<std::string> variables;
