@@ -2,8 +2,8 @@
 
 import ctypes
 import os
-import resource
 import random
+import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -294,7 +294,7 @@ def _page_faults_of_arrays(x: Any) -> Any:
 
 
 def test_functions_get_memory_that_they_had_before_and_not_fresh_pages(start_cluster: StartCluster) -> None:
-    cluster = start_cluster(1, worker_flags=[*CODE, "--cpus", "1"])
+    cluster = start_cluster(1, worker_flags=CODE)
     faults = [int(row) for row in Dataset.from_range(50).map(_page_faults_of_arrays).distribute(cluster.address)]
     assert min(faults) == 0, "each array of 160 KB has 40 pages"
 
