@@ -132,6 +132,8 @@ class Operator {
   virtual uint64_t StateBytes(uint64_t lane_bytes) const;
   // Row-wise operators: whether all columns that come out came in, as they are.
   virtual bool keeps_columns() const { return true; }
+  // Whether its rows are those of its input, in their order, and it only evaluates them otherwise.
+  virtual bool passes_rows() const { return false; }
   // Row-wise operators: whether they mean the same on rows as on batches of them.
   virtual bool commutes_with_batch() const { return true; }
   // Operators that a host runs (engine/code.h); null: native.

@@ -73,6 +73,7 @@ class ParseExample final : public Operator {
     return status.ok() ? status : At(status, batched_.has_value() ? RowPtrs() : rows);
   }
   bool Strings(const Node&, RowPtrs, std::vector<std::string_view>&) const override { return false; }
+  bool passes_rows() const override { return true; }
   bool keeps_columns() const override { return false; }
   std::string Words() const override { return std::to_string(features_.size()) + " features of tf.Examples"; }
 

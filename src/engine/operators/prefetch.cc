@@ -8,6 +8,7 @@ namespace {
 class Prefetch final : public Operator {
  public:
   using Operator::Operator;
+  bool passes_rows() const override { return true; }
   std::string Words() const override { return "nothing: lanes read ahead by themselves"; }
 };
 

@@ -42,6 +42,7 @@ class Project final : public Operator {
     }
     return engine::Evaluate(node.input(), rows, wanted);
   }
+  bool passes_rows() const override { return true; }
   std::string Words() const override { return std::to_string(spec().columns.size()) + " of " + std::to_string(kept_.size()) + " columns"; }
 
  private:

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/constants.h"
+#include "engine/lanes.h"
 #include "engine/operators/operators.h"
 #include "engine/reservoir.h"
 #include "engine/streams.h"
@@ -31,9 +32,11 @@ class PermutedIndex final : public RowIndex {
 class ShuffleStream final : public RowStream {
  public:
   using OpenInput = std::function<Result<RowStreamPtr>()>;
-  ShuffleStream(RowStreamPtr input, OpenInput reopen, RandomStream random, uint64_t buffer_size, uint64_t state_cap, bool fits)
+  using Ask = std::function<bool()>;
+  ShuffleStream(RowStreamPtr input, OpenInput reopen, Ask counts_cheaply, RandomStream random, uint64_t buffer_size, uint64_t state_cap, bool fits)
       : input_(std::move(input)),
         reopen_(std::move(reopen)),
+        counts_cheaply_(std::move(counts_cheaply)),
         random_(random),
         size_(buffer_size),
         state_cap_(state_cap),
@@ -55,7 +58,7 @@ class ShuffleStream final : public RowStream {
     if (n == 0) return n;
     if (order_.draws() > 0 || !order_.empty()) return SkipByReading(*this, n);
     n = std::min(n, kEndlessRows);
-    const bool count_first = n + size_ > kReplayedUncounted;
+    const bool count_first = n + size_ > kReplayedUncounted || counts_cheaply_();
     PENSTOCK_ASSIGN(const uint64_t rows, count_first ? input_->Skip(n + size_) : Load(n, kEndlessRows));
     const bool ends_before = rows < n + size_;  // the draws are others, then
     if (!ends_before && !count_first) return n;
@@ -153,6 +156,7 @@ class ShuffleStream final : public RowStream {
 
   RowStreamPtr input_;
   OpenInput reopen_;
+  Ask counts_cheaply_;  // whether rows of the input are passed over by their lengths alone
   RandomStream random_;
   uint64_t size_;
   uint64_t state_cap_;         // LaneRequest::state_cap
@@ -177,8 +181,9 @@ class Shuffle final : public Operator {
     PENSTOCK_ASSIGN(RowStreamPtr input, OpenStream(node.input(), inner));
     const auto reopen = [&node, inner] { return OpenStream(node.input(), inner); };
     const bool fits = Fits(*context.pieces) && TakesAllRecords(node.input());
-    return RowStreamPtr(
-        std::make_unique<ShuffleStream>(std::move(input), reopen, RandomOf(node, context.order), buffer_size_, context.state_cap, fits));
+    const auto counts_cheaply = [&node, inner] { return AreRecordsOfPlainFiles(node.input(), inner); };
+    return RowStreamPtr(std::make_unique<ShuffleStream>(std::move(input), reopen, counts_cheaply, RandomOf(node, context.order), buffer_size_,
+                                                        context.state_cap, fits));
   }
   uint64_t StateBytes(uint64_t lane_bytes) const override { return std::min(lane_bytes, buffer_size_ * kExpectedRowBytes); }
   Mixing mixing() const override { return Mixing::kShuffles; }
@@ -192,11 +197,21 @@ class Shuffle final : public Operator {
     for (const Piece& piece : pieces) bytes += piece.end - piece.begin;
     return bytes < buffer_size_ * kExpectedRowBytes;
   }
-  // Else a row may be the only one of its window: it would keep memory that nobody counts.
-  static bool TakesAllRecords(const Node& input) {
+  // Where its rows come from, as they are.
+  static const Node& SourceOf(const Node& input) {
     const Node* node = &input;
-    while (node->op->mixing() == Mixing::kInterleaves) node = &node->input();
-    return node->op->reads_files();
+    while (node->op->passes_rows() || node->op->mixing() == Mixing::kInterleaves) node = &node->input();
+    return *node;
+  }
+  // Else a row may be the only one of its window: it would keep memory that nobody counts.
+  static bool TakesAllRecords(const Node& input) { return SourceOf(input).op->reads_files(); }
+  static bool AreRecordsOfPlainFiles(const Node& input, const LaneContext& context) {
+    const Node& source = SourceOf(input);
+    if (!source.op->reads_files() || context.pieces->empty()) return false;
+    const auto files = FilesOf(*context.manifest, source);
+    if (!files.ok()) return false;
+    const Result<bool> plain = source.op->CanCut((*files)->files[context.pieces->front().file]);
+    return plain.ok() && *plain;
   }
   RandomStream RandomOf(const Node& node, OrderKey order) const {
     if (!seed_.has_value()) return order.StreamOf(node.id);
