@@ -55,6 +55,25 @@ def test_with_pad_every_row_comes_and_fewer_batches_than_ranks_come_twice(
     assert times.total() - len(times) <= repeated * N
 
 
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_with_pad_no_whole_batch_is_lost_and_one_at_most_is_short(start_cluster: StartCluster, tmp_path: Path, drop_remainder: bool) -> None:
+    pattern = _uneven_files(tmp_path, [37, 5, 120, 64, 1, 0, 200, 33, 8, 15])  # 483 rows: 161 batches of 3, 60 of 8 and three rows
+    address = start_cluster(2).address
+    for batch in (3, N):
+        dataset = Dataset.from_tfrecord(pattern).parse_example({"id": "int64"}).interleave(3).shuffle(20).batch(batch, drop_remainder=drop_remainder)
+
+        def read(index: int, dataset: Dataset = dataset, job: str = str(batch)) -> list[list[int]]:
+            with dataset.distribute(address, job_name=job, consumer_index=index, num_consumers=3, even="pad", timeout=60) as reader:
+                return [[int(i) for i in batch["id"]] for batch in reader]
+
+        with ThreadPoolExecutor(3) as pool:
+            got = list(pool.map(read, range(3)))
+        assert len({len(batches) for batches in got}) == 1
+        came = {tuple(batch) for batches in got for batch in batches}
+        assert len(came) == 483 // batch + (483 % batch > 0 and not drop_remainder)
+        assert sum(map(len, came)) == len({row for rows in came for row in rows}) == (483 // batch * batch if drop_remainder else 483)
+
+
 def test_ranks_that_reduce_their_gradients_in_every_step_do_not_hang(start_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = start_cluster(2)
     pattern = _uneven_files(tmp_path, [300, 11, 41, 7, 29])

@@ -3,7 +3,7 @@
 import ctypes
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -461,6 +461,34 @@ def test_a_state_after_an_epochs_end_has_what_ranks_with_more_steps_had(start_cl
     for reader in readers:
         reader.close()
     assert run_leg(dataset, address, 3, state=state, attempt=1, epochs=2).ids() == []
+
+
+@pytest.fixture
+def readers_apart(start_cluster: StartCluster) -> Iterator[Callable[[int], list[penstock.Reader]]]:
+    readers = _ranks(Dataset.from_range(2000).batch(10), start_cluster(1).address)
+    held = []
+
+    def read(steps: int) -> list[penstock.Reader]:
+        for reader, count in zip(readers, (1, 1 + steps), strict=True):
+            held.append(iter(reader))
+            for _ in range(count):
+                next(held[-1])
+        return readers
+
+    yield read
+    for reader in readers:
+        reader.close()
+
+
+def test_ranks_too_far_apart_to_save_a_position_are_told_so_at_once(readers_apart: Callable[[int], list[penstock.Reader]]) -> None:
+    readers = readers_apart(70)
+    with pytest.raises(penstock.NotFound, match="consumer .* says: step 1 is not kept any more"):
+        readers[0].state_dict()
+
+
+def test_a_position_for_which_a_rank_did_not_come_names_the_rank(readers_apart: Callable[[int], list[penstock.Reader]]) -> None:
+    with pytest.raises(penstock.Unavailable, match="these consumers have not come to step 6"):
+        readers_apart(5)[1].state_dict(timeout=3)
 
 
 def test_a_part_of_readers_that_declare_no_number_is_no_position(start_cluster: StartCluster) -> None:

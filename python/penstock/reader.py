@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import _columns, _core, _options, _progress
 from penstock._check import checked, one_of, seconds, whole
 from penstock._executor.rows import split
-from penstock.errors import Finished, Invalid, NotFound, Unavailable
+from penstock.errors import Deadline, Finished, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -140,15 +140,21 @@ class Reader:
         """
         tag = None if at is None else self._known_tag(at)
         deadline = time.monotonic() + timeout
+        told: Unavailable | None = None
         while True:
             try:
                 state: dict[str, Any] = json.loads(self._core.state(tag, behind, scope == "rank", timeout))
                 return state
-            except Unavailable:
-                timeout = deadline - time.monotonic() - _SAVE_PAUSE
-                if timeout <= 0:
+            except Unavailable as error:
+                told = error
+            except Deadline as late:
+                if told is None:
                     raise
-                time.sleep(_SAVE_PAUSE)
+                raise told from late  # the last try had too little time to be told why: the one before it was
+            timeout = deadline - time.monotonic() - _SAVE_PAUSE
+            if timeout <= 0:
+                raise told
+            time.sleep(_SAVE_PAUSE)
 
     def tag(self) -> Tag | None:
         """Of the last element that the loop has; None in a job that has no positions (replicated)."""

@@ -17,6 +17,9 @@ Status LostJob(const std::string& job) {
                 "the position of job '" + job + "' was not saved: the dispatcher has lost the job, and is being told of it again");
 }
 
+// Not a consumer's word about a step, which it names.
+bool IsLostJob(const Status& error) { return error.code() == Code::kNotFound && error.detail("consumer").empty(); }
+
 // A little less, so that its answer, which names whom it waits for, comes in time.
 milliseconds WithinFor(milliseconds timeout) { return timeout - std::min(timeout / 10, milliseconds(1000)); }
 
@@ -64,7 +67,7 @@ std::future<Result<std::string>> ReaderIo::Save(const DeliveryLog::Point& curren
   hub_.io().Post([self = shared_from_this(), save = std::move(save), promise, patience, name = job.job_name]() mutable {
     if (self->core_.rebuilding()) return promise->set_value(LostJob(name));
     self->dispatcher_->Request(std::move(save), patience, [promise, name](Result<Message> answer) {
-      if (!answer.ok()) return promise->set_value(answer.status().code() == Code::kNotFound ? LostJob(name) : answer.status());
+      if (!answer.ok()) return promise->set_value(IsLostJob(answer.status()) ? LostJob(name) : answer.status());
       auto* position = std::get_if<msg::SavedPosition>(&*answer);
       if (position == nullptr) {
         return promise->set_value(Status(Code::kMismatch, "the dispatcher answered with something else; is it of another version?"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace penstock::dispatcher {
@@ -40,8 +42,8 @@ class Evener {
     job_.deals.erase(state_.epoch());
     if (!Exhausted()) {
       MoveToPoorest();
-    } else if (const uint64_t steps = Steps(); !Level(steps) && !FeedEmptyHanded(steps)) {
-      SetSteps(job_.evens() == Even::kPad ? PaddedSteps(steps) : steps);
+    } else if (const uint64_t steps = Steps(); !Level(steps) && !JoinTails(steps) && !FeedEmptyHanded(steps)) {
+      SetSteps(pads() ? PaddedSteps(steps) : steps);
     }
   }
 
@@ -88,6 +90,11 @@ class Evener {
   }
 
   uint64_t batch() const { return job_.inputs.layout.batch; }
+  bool pads() const { return job_.evens() == Even::kPad; }
+  bool drops_remainder() const { return job_.inputs.layout.drop_remainder; }
+
+  // That so many rows make in one place.
+  uint64_t BatchesOf(uint64_t rows) const { return drops_remainder() ? rows / batch() : (rows + batch() - 1) / batch(); }
 
   uint64_t ReadyRows(const Consumer& consumer) const {
     uint64_t rows = 0;
@@ -107,8 +114,8 @@ class Evener {
   uint64_t Steps() const {
     uint64_t rows = 0;
     for (const Consumer* consumer : members_) rows += RowsOf(*consumer);
-    const uint64_t step = batch() * members_.size();
-    return std::max(Had(), job_.evens() == Even::kPad ? (rows + step - 1) / step : rows / step);
+    const uint64_t each = members_.size();
+    return std::max(Had(), pads() ? (BatchesOf(rows) + each - 1) / each : rows / (batch() * each));
   }
 
   uint64_t Had() const {
@@ -133,12 +140,12 @@ class Evener {
   }
 
   // A row is enough to make a batch of, but where short ones are dropped.
-  uint64_t LeastBatch() const { return job_.inputs.layout.drop_remainder ? batch() : 1; }
+  uint64_t LeastBatch() const { return drops_remainder() ? batch() : 1; }
 
   // What it lacks for a batch comes from one that can repeat what it had, or else from one that keeps a batch of its own. False: nobody lacks any, or
   // nobody has any to give.
   bool FeedEmptyHanded(uint64_t steps) {
-    const Consumer* to = EmptyHanded(job_.evens() == Even::kPad ? std::max(steps, StepsOfRichest()) : steps);
+    const Consumer* to = EmptyHanded(pads() ? std::max(steps, StepsOfRichest()) : steps);
     if (to == nullptr) return false;
     const uint64_t lacks = LeastBatch() - ReadyRows(*to);
     return GivesTo(*to, lacks, [](const Consumer& from) { return !HadNone(from); }) ||
@@ -161,7 +168,7 @@ class Evener {
   uint64_t StepsOfRichest() const {
     uint64_t most = 0;
     for (const Consumer* consumer : members_) most = std::max(most, RowsOf(*consumer));
-    return (most + batch() - 1) / batch();
+    return BatchesOf(most);
   }
 
   // One has more than its steps take and another too few: what is missing there is dealt to it. False: nothing is to be moved.
@@ -171,17 +178,15 @@ class Evener {
     const uint64_t least = RowsOf(**poorest);
     const uint64_t most = RowsOf(**richest);
     const uint64_t whole = steps * batch();
-    const bool pads = job_.evens() == Even::kPad;
     uint64_t rows = least < whole && most > whole ? std::min(whole - least, most - whole) : 0;
-    if (pads ? most <= whole : least >= whole) rows = 0;
-    if (pads && least == 0 && most > 1) rows = most / 2;  // there is nothing to pad with in an epoch without a row
+    if (pads() && least == 0 && most > 1) rows = most / 2;  // there is nothing to pad with in an epoch without a row
     EpochState::Holder* holder = rows > 0 ? state_.Find((*richest)->id) : nullptr;
     if (holder == nullptr) return false;
     Grant* best = nullptr;
     for (Grant& grant : *holder) {
       const Held& held = grant.second;
       const bool all_it_has = HadNone(**richest) && held.ready_rows == ReadyRows(**richest);
-      if (held.ready_rows == 0 || (pads && all_it_has && held.ready_rows == 1)) continue;  // nothing would be left to repeat
+      if (held.ready_rows == 0 || (pads() && all_it_has && held.ready_rows == 1)) continue;  // nothing would be left to repeat
       // The smallest that has so many; else the largest.
       const auto rank = [rows](const Held& h) {
         return h.ready_rows >= rows ? std::pair(uint64_t{1}, ~h.ready_rows) : std::pair(uint64_t{0}, h.ready_rows);
@@ -191,6 +196,48 @@ class Evener {
     if (best == nullptr) return false;
     Move(**richest, *best, **poorest, ShareOf(best->second, rows, most - least));
     return true;
+  }
+
+  // `pad`: what is less than a batch in several places makes whole ones in fewer, so that one is short in all (or is dropped, where short ones are) and
+  // no more are repeated than all rows together make necessary. It goes to the one that can come least far: another's memory may be full, and what goes
+  // on there is taken from it (MoveToPoorest). Each time a tail goes, or two are less alike, or what is given is divided: it ends. False: nothing moves.
+  bool JoinTails(uint64_t steps) {
+    std::vector<Consumer*> tails;
+    for (Consumer* consumer : members_) {
+      const bool used = RowsOf(*consumer) / batch() < steps;  // beyond the steps it is of no use to anybody
+      if (pads() && used && TailOf(*consumer) > 0) tails.push_back(consumer);
+    }
+    if (tails.size() < 2) return false;
+    const auto rank = [this](const Consumer* consumer) {
+      return std::tuple(MarkOf(*consumer), MayGiveTail(*consumer), batch() - TailOf(*consumer));
+    };
+    const auto to = std::min_element(tails.begin(), tails.end(), [&](const Consumer* a, const Consumer* b) { return rank(a) < rank(b); });
+    Consumer* from = nullptr;
+    for (Consumer* consumer : tails) {
+      if (consumer != *to && MayGiveTail(*consumer) && (from == nullptr || TailOf(*consumer) < TailOf(*from))) from = consumer;
+    }
+    if (from == nullptr) return false;
+    const uint64_t rows = std::min(TailOf(*from), batch() - TailOf(**to));
+    Grant& given = BestOfTail(*from, rows);
+    Move(*from, given, **to, given.second.ready_rows <= rows ? Share{} : ShareOf(given.second, rows, 0));
+    return true;
+  }
+
+  uint64_t TailOf(const Consumer& consumer) const { return RowsOf(consumer) % batch(); }
+
+  // One that has no batch to repeat keeps what it has.
+  bool MayGiveTail(const Consumer& consumer) const {
+    return !HadNone(consumer) || ReadyRows(consumer) - TailOf(consumer) >= LeastBatch();
+  }
+
+  // A whole grant, the largest that is not more than that: of those alone it is known how many rows move. Else the smallest, to be divided.
+  Grant& BestOfTail(const Consumer& from, uint64_t rows) {
+    const auto rank = [rows](const Held& h) { return h.ready_rows <= rows ? std::pair(1, h.ready_rows) : std::pair(0, ~h.ready_rows); };
+    Grant* best = nullptr;
+    for (Grant& grant : *state_.Find(from.id)) {
+      if (grant.second.ready_rows > 0 && (best == nullptr || rank(grant.second) > rank(best->second))) best = &grant;
+    }
+    return *best;
   }
 
   // Of so many rows of it. Each source row may have become several, which is known only where it is the last: where all of them would only change

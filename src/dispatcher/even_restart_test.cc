@@ -244,6 +244,11 @@ TEST_F(EvenRestartTest, WherePaddingNeedsABatchToRepeatOneThatHasNoneIsGivenARow
   EXPECT_EQ(anew.reply.grants[0].range.to, 29u) << "one is enough";
   Ended(h, *a, 7, 2);
   Ended(h, anew, 0, 1);
+  ASSERT_EQ(a->Say(h).revoke.size(), 1u) << "one short batch for both is enough, too";
+  a->Finish(h, a->reply.grants.at(0), {29, 0}, false, 0, false);
+  anew.Hold(h, 0);
+  ASSERT_EQ(anew.reply.grants.size(), 2u);
+  Ended(h, anew, 0, 1);
   EXPECT_EQ(anew.reply.steps, 1u);
   EXPECT_EQ(a->Say(h).steps, 8u);
 }

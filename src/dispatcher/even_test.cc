@@ -16,13 +16,15 @@ class EvenTest : public testing::Test {
  protected:
   void Start(Even even = Even::kAuto, uint32_t lanes = 2, uint32_t consumers = 2, uint32_t epochs = 1) {
     h.AddWorker(1);
+    Layout layout = LayoutOf(lanes);
+    layout.drop_remainder = drop_remainder;
     for (uint32_t i = 0; i < consumers; ++i) {
       msg::Join join = h.JoinOf(1 + i);
       join.consumers = consumers;
       join.index = i;
       join.even = even;
       join.epochs = epochs;
-      readers.emplace_back(h.JoinOk(join, LayoutOf(lanes)));
+      readers.emplace_back(h.JoinOk(join, layout));
     }
   }
   // The lanes of a reader have ended; these are left: batches that it has, and rows on the shelf of each grant.
@@ -44,6 +46,7 @@ class EvenTest : public testing::Test {
 
   CoreHarness h;
   std::vector<Scripted> readers;
+  bool drop_remainder = false;
 };
 
 TEST_F(EvenTest, NobodyIsHeldUpBeforeAllLanesWereGranted) {
@@ -89,6 +92,37 @@ TEST_F(EvenTest, PaddingGoesToTheOneThatComesFurthest) {
   Ended(readers[0], 2, {5});
   Ended(readers[1], 2, {8});
   EXPECT_EQ(readers[1].reply.steps, 4u);
+}
+
+TEST_F(EvenTest, PaddingMakesWholeBatchesOfWhatIsLessThanOneInSeveralPlaces) {
+  for (const bool dropped : {false, true}) {
+    h = CoreHarness();
+    readers.clear();
+    drop_remainder = dropped;
+    Start(Even::kPad);
+    for (Scripted& reader : readers) reader.Hold(h, 1);
+    Ended(readers[0], 2, {3});
+    Ended(readers[1], 2, {3});
+    ASSERT_EQ(readers[1].reply.revoke.size(), 1u) << "22 rows make five batches and a short one, not four and two short ones";
+    EXPECT_EQ(readers[1].reply.steps, msg::kNoLimit);
+    readers[1].Finish(h, readers[1].reply.revoke[0], {1, 0}, false, 0, true);
+    readers[0].reply = std::get<msg::BeatReply>(h.pushed.back().message);
+    ASSERT_EQ(readers[0].reply.grants.size(), 2u);
+    EXPECT_EQ(readers[0].reply.grants[1].range.to, 2u) << "one row is what it lacks";
+    Ended(readers[1], 2, {2});
+    readers[0].beat.ready_batches = 1;
+    Ended(readers[0], 2, {3, 1});
+    EXPECT_TRUE(readers[0].reply.revoke.empty());
+    EXPECT_EQ(readers[0].reply.steps, 3u);
+  }
+}
+
+TEST_F(EvenTest, WhereShortBatchesAreDroppedPaddingHasNoStepForOne) {
+  drop_remainder = true;
+  Start(Even::kPad);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 2, {1});
+  EXPECT_EQ(Ended(readers[1], 2, {0}).steps, 2u) << "all would repeat their last batch";
 }
 
 TEST_F(EvenTest, WhereFewerRowsThanLoopsAreLeftPaddingHasNothingToRepeatAndTheyAreDropped) {

@@ -11,8 +11,9 @@ namespace {
 
 constexpr auto kLongestGather = std::chrono::hours(24);
 
-Status Unsaved(const Job& job, const std::string& why) {
-  return Status(Code::kUnavailable, "the position of " + Named(job) + " was not saved: " + why).With("job", job.name);
+// Worth asking again, but where a consumer's own word is not: it keeps its code.
+Status Unsaved(const Job& job, const std::string& why, Code code = Code::kUnavailable) {
+  return Status(code, "the position of " + Named(job) + " was not saved: " + why).With("job", job.name);
 }
 
 // What counts of one that answered: what it had at the step. One that asks after its epoch's END has no step in common with those who read on
@@ -61,7 +62,8 @@ void DispatcherCore::Impl::OnMessage(SessionId, RequestId, const msg::PartReply&
   Status status = part.error.ok() ? AddPart(gather->second, job->second, part.current, part.at_tag) : part.error;
   if (!status.ok()) {
     const std::string name = job->second.members.at(part.consumer).name;
-    return EndGather(part.gather, Unsaved(job->second, "consumer " + name + " says: " + status.message()));
+    Status refused = Unsaved(job->second, "consumer " + name + " says: " + status.message(), status.code());
+    return EndGather(part.gather, std::move(refused).With("consumer", name));  // so that its NotFound is not taken for a lost job
   }
   gather->second.waiting.erase(part.consumer);
   ContinueGather(part.gather);

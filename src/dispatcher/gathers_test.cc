@@ -56,10 +56,11 @@ class SaveTest : public testing::Test {
     }
     return std::nullopt;
   }
-  std::string Unsaved() {
+  Status Refused() {
     const std::optional<Message> answer = Saved();
-    return answer.has_value() ? std::get<msg::Failed>(*answer).error.message() : "";
+    return answer.has_value() ? std::get<msg::Failed>(*answer).error : Status();
   }
+  std::string Unsaved() { return Refused().message(); }
 
   static constexpr RequestId kSave{77};
   CoreHarness h;
@@ -196,6 +197,17 @@ TEST_F(SaveTest, EndsWhenAHigherAttemptTakesTheSeatOfOneThatHasNotAnswered) {
   const std::string error = Unsaved();
   Answer(b, Part(1), Status(Code::kCancelled, "it closes"));
   EXPECT_THAT(error, HasSubstr("another took its seat"));
+}
+
+// Who asks again would get the same answer until its time is over.
+TEST_F(SaveTest, EndsWithTheCodeOfTheConsumerThatCannotAnswer) {
+  consumers = 2;
+  Scripted a(JoinAs(0, 1)), b(JoinAs(1, 2));
+  Save(a, Part(0), Part(0));
+  Answer(b, Part(1), Status(Code::kNotFound, "step 7 is not kept any more"));
+  EXPECT_EQ(Refused().code(), Code::kNotFound);
+  EXPECT_EQ(Refused().detail("consumer"), "rank-2") << "it is not the job that is not found";
+  EXPECT_THAT(Unsaved(), HasSubstr("rank-2 says: step 7 is not kept any more"));
 }
 
 TEST_F(SaveTest, GoesOnWhenOneLeavesThatHasAnswered) {

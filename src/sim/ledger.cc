@@ -267,8 +267,8 @@ std::vector<LaneKey> Ledger::LanesRead(const Branch& branch) const {
   return lanes;
 }
 
-// Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one. With `pad` fewer rows than consumers, where these are all that is
-// left of it: some would have nothing to repeat.
+// Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one. With `pad` the short batch that `drop_remainder` names, and fewer rows
+// (there: batches) than consumers, where these are all that is left of it: some would have nothing to repeat.
 uint64_t Ledger::MayMiss(const Branch& branch, Epoch epoch) const {
   if (job_->even == Even::kUneven || (job_->even == Even::kPad && job_->mode == Mode::kStrict)) return 0;
   uint64_t consumers = job_->consumers;
@@ -278,7 +278,8 @@ uint64_t Ledger::MayMiss(const Branch& branch, Epoch epoch) const {
     any_steps = any_steps || start.steps.contains(epoch);
   }
   if (job_->even == Even::kDrop) return (consumers + 1) * job_->layout.batch;
-  return any_steps ? 0 : consumers - 1;
+  const uint64_t least = job_->layout.drop_remainder ? job_->layout.batch : 1;  // that makes a step
+  return any_steps ? least - 1 : consumers * least - 1;
 }
 
 void Ledger::CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const {
@@ -329,6 +330,29 @@ void Ledger::CheckEven(const Branch& branch, const Outcome& outcome, std::vector
   }
 }
 
+// Where loops are in step `pad` gives no more than one short batch, and fewer steps that repeat one than there are consumers.
+void Ledger::CheckPadding(const Branch& branch, std::vector<std::string>& wrong) const {
+  for (Epoch epoch{0}; Raw(epoch) < job_->epochs; epoch = Epoch{Raw(epoch) + 1}) {
+    uint64_t steps = 0;
+    std::set<uint32_t> ranks;
+    for (const auto& [id, start] : branch.starts) {
+      const auto taken = start.steps.find(epoch);
+      if (taken == start.steps.end() || !start.ended.contains(epoch)) continue;
+      steps += taken->second;
+      ranks.insert(start.reader.index);
+    }
+    uint64_t rows = 0;
+    for (const auto& [row, who] : branch.seen) rows += row.lane.epoch == epoch ? 1 : 0;
+    const uint64_t batches = (rows + job_->layout.batch - 1) / job_->layout.batch;
+    const auto shorter = branch.short_batches.find(epoch);
+    const uint64_t short_batches = shorter == branch.short_batches.end() ? 0 : shorter->second;
+    if (ranks.size() != branch.starts.size()) continue;
+    if (steps < batches + ranks.size() && short_batches <= (job_->layout.drop_remainder ? 0 : 1)) continue;
+    wrong.push_back("epoch " + std::to_string(Raw(epoch)) + " of " + std::to_string(rows) + " rows was padded to " + std::to_string(steps) +
+                    " steps of " + std::to_string(ranks.size()) + " consumers, with " + std::to_string(short_batches) + " short batches");
+  }
+}
+
 // In strict only a rank that is started anew gets again what it had, if its last words were not heard: its batches are nobody else's.
 void Ledger::CheckRepeats(const Outcome& outcome, std::vector<std::string>& wrong) const {
   // Of a source row that became several the dispatcher counts whole ones.
@@ -357,6 +381,8 @@ std::vector<std::string> Ledger::Check(const Outcome& outcome) const {
   const Branch& last = branches_.at(last_);
   if (!broken_ && !outcome.lost) CheckCoverage(last, outcome, wrong);
   for (const auto& [id, branch] : branches_) CheckEven(branch, outcome, wrong);
+  const bool padded = job_->even == Even::kPad && job_->mode == Mode::kShared && job_->lockstep;
+  if (padded && !outcome.expired && last.died.empty()) CheckPadding(last, wrong);
   const bool again = job_->mode == Mode::kStrict && (!last.died.empty() || outcome.unheard);
   if (broken_ || outcome.expired || again || job_->even != Even::kUneven) return wrong;
   for (const auto& [epoch, count] : last.short_batches) {

@@ -109,6 +109,7 @@ class Ledger {
   void CheckRepeats(const Outcome& outcome, std::vector<std::string>& wrong) const;
   void CheckCoverage(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
   void CheckEven(const Branch& branch, const Outcome& outcome, std::vector<std::string>& wrong) const;
+  void CheckPadding(const Branch& branch, std::vector<std::string>& wrong) const;
   uint64_t MayMiss(const Branch& branch, Epoch epoch) const;
   std::vector<LaneKey> LanesRead(const Branch& branch) const;
 

@@ -88,6 +88,9 @@ void DrawConsumers(Random& random, const Scenario& run, JobScenario& job) {
   if (job.lockstep && job.mode == Mode::kShared && Random(Hash(job.seed, 41, 7)).Percent(25)) job.together = false;
   // Ranks that only compare themselves at an epoch's end. Likewise.
   if (Random(Hash(job.seed, 47, 7)).Percent(25)) job.lockstep = false;
+  // Likewise.
+  const bool evens = job.even != Even::kUneven && job.mode == Mode::kShared;
+  job.layout.drop_remainder = evens && Random(Hash(job.seed, 61, 7)).Percent(30);
 }
 
 // A job with few rows is read over and over now and then: more epochs than a part keeps apart. Drawn by itself.
@@ -205,6 +208,7 @@ std::string JobScenario::ToString() const {
                                  {lockstep, " lockstep"},
                                  {even == Even::kDrop, " drop"},
                                  {even == Even::kPad, " pad"},
+                                 {layout.drop_remainder, " drop_remainder"},
                                  {on_death == OnDeath::kHold, " hold"},
                                  {resent, " resent"},
                                  {breaks, " breaks"},
