@@ -13,7 +13,7 @@ import torch
 import penstock
 from conftest import StartCluster
 from penstock import Dataset
-from penstock.torch import DataLoader, IterableDataset, Jagged, from_tf
+from penstock.torch import DataLoader, IterableDataset, Jagged, from_tf, places
 from support.cluster import TestCluster
 from support.waiting import wait_until
 
@@ -295,6 +295,37 @@ def test_ranks_that_differ_in_other_dimensions_see_the_same_batches(cluster: Tes
     assert got[2] == got[3]
     assert sorted(got[0] + got[2]) == list(range(200))
     assert len(loaders[0]) == 10
+
+
+def _places(fake_world: Any, shape: tuple[int, ...], names: tuple[str, ...] | None) -> list[tuple[int | None, int | None, str | None]]:
+    """Of each rank: which of how many consumers of which job."""
+    found = []
+    for rank in range(int(np.prod(shape))):
+        fake_world(rank, int(np.prod(shape)))
+        place = places.find(torch.distributed.device_mesh.init_device_mesh("cpu", shape, mesh_dim_names=names), None, "job")
+        found.append((place.index, place.consumers, place.job_name))
+    return found
+
+
+def test_all_dimensions_of_data_of_a_mesh_tell_ranks_apart(fake_world: Any) -> None:
+    hsdp = [(rank, 4, "job") for rank in range(4)]
+    assert _places(fake_world, (2, 2), ("dp_replicate", "dp_shard")) == hsdp
+    assert _places(fake_world, (2, 2), ("replicate", "shard")) == hsdp
+    assert _places(fake_world, (4,), ("ranks",)) == hsdp, "the only dimension is of data, whatever its name"
+    assert _places(fake_world, (4,), None) == hsdp
+
+
+def test_a_dimension_of_data_is_known_by_its_name_and_not_by_being_the_first(fake_world: Any) -> None:
+    pipelined = [(0, 2, "job"), (1, 2, "job"), (0, 2, "job-mirror-1"), (1, 2, "job-mirror-1")]
+    assert _places(fake_world, (2, 2), ("pp", "dp_shard")) == pipelined
+    both = _places(fake_world, (2, 2, 2), ("dp_replicate", "tp", "fsdp"))
+    assert [place[:2] for place in both] == [(0, 4), (1, 4), (0, 4), (1, 4), (2, 4), (3, 4), (2, 4), (3, 4)]
+
+
+@pytest.mark.parametrize("names", [("pp", "mine"), None])
+def test_a_mesh_without_a_known_dimension_of_data_is_refused(fake_world: Any, names: tuple[str, ...] | None) -> None:
+    with pytest.raises(penstock.Invalid, match="known to be of data.*group="):
+        _places(fake_world, (2, 2), names)
 
 
 def test_a_rank_outside_the_group_is_told_so(fake_world: Any) -> None:

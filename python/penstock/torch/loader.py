@@ -35,8 +35,8 @@ class DataLoader(Loader):
     shuffle: datasets that are read by index are permuted as a whole, others in buffers.
     service, job_name, seed, epochs, timeout, even, compression: as for `Dataset.distribute`; epochs=None reads one at each iteration.
     processing_mode: "strict" (one order of batches, whatever the number of workers; with shuffle=False the dataset's own), or "shared".
-    mesh: a DeviceMesh whose dimension "dp" (or "data", "dp_replicate", or the first) tells ranks apart; ranks that differ in other dimensions are
-        mirrors: they see the same batches.
+    mesh: a DeviceMesh whose dimensions of data ("dp", "data", "dp_replicate", "dp_shard", "fsdp", …; all that it has) tell ranks apart; ranks that
+        differ in other dimensions alone are mirrors: they see the same batches.
     group: the process group whose ranks share the job, where it is not all of them.
     collate_fn: gets the list of a batch's rows, in this process, as the dataset gave them; the row itself where there are no batches.
     pin_memory, device: batches are pinned, or moved to `device`, on a thread, up to `prefetch_factor` ahead of the loop.
