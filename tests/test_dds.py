@@ -228,6 +228,21 @@ def test_a_tf_dataset_is_one_that_can_be_mapped_batched_and_prefetched(service: 
 
 
 @ONE_PROCESS
+@pytest.mark.parametrize("name", ["parallel_epochs", "PARALLEL_EPOCHS", "OFF", "off", "Replicated"])
+def test_a_replica_runs_a_graph_as_a_whole_however_its_mode_is_written(
+    service: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    for i in range(6):
+        (tmp_path / f"{i}.txt").write_text("line\n" * 7)
+    dataset = tf.data.TextLineDataset(sorted(map(str, tmp_path.glob("*.txt")))).batch(10)
+    assert [len(batch) for batch in dds.maybe_distribute_dataset(dataset, processing_mode=name)] == [10, 10, 10, 10, 2]
+    monkeypatch.setenv("PENSTOCK_PROCESSING_MODE", name)
+    assert [len(batch) for batch in dds.maybe_distribute_dataset(dataset)] == [10, 10, 10, 10, 2]
+
+
+@ONE_PROCESS
 def test_components_of_every_kind_come_back_as_they_were(service: str) -> None:
     import tensorflow as tf
 

@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from penstock import _foreign, _identity
+from penstock._check import optional, text
 from penstock.dds import _outputs, _ranks, _servers
 from penstock.errors import Invalid
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["distribute_from_dataset_id", "maybe_distribute_dataset", "maybe_start_dataset_service", "register_dataset"]
 
 AUTOTUNE = -1  # tf.data's
-DEFAULT_MODE = "replicated"  # what the original calls parallel_epochs
 _WITHOUT_READERS = ("none", "inline", "off")
 
 
@@ -88,8 +88,8 @@ def _read(
     given: Any = None,
 ) -> Any:
     """given: the dataset that the program has registered."""
+    mode = _mode(processing_mode)
     service = _ranks.service(where)
-    mode = processing_mode or os.environ.get("PENSTOCK_PROCESSING_MODE") or DEFAULT_MODE
     plan = _outputs.as_read(service.client.get_dataset(dataset_id), mode)
     reader = _ranks.join(plan, service, job_name, mode, "none" if compression is None else "auto")
     return _outputs.distributed(plan, reader, prefetch, given)
@@ -111,6 +111,11 @@ def maybe_distribute_dataset(dataset: Any, *, processing_mode: str | None = None
     _servers.check_tensorflow()
     dataset_id, job_name = register_dataset(dataset, address)
     return _read(address, dataset_id, job_name, "AUTO", AUTOTUNE, processing_mode, dataset)
+
+
+def _mode(given: str | None) -> str:
+    named = optional(text)("processing_mode", given) or os.environ.get("PENSTOCK_PROCESSING_MODE")
+    return _outputs.mode_of(named or _outputs.REPLICATED)
 
 
 def _check_compression(compression: str | None) -> None:
