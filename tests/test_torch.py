@@ -13,7 +13,7 @@ import torch
 import penstock
 from conftest import StartCluster
 from penstock import Dataset
-from penstock.torch import DataLoader, IterableDataset, Jagged, from_tf, places
+from penstock.torch import DataLoader, IterableDataset, Jagged, from_tf, places, tensors
 from support.cluster import TestCluster
 from support.waiting import wait_until
 
@@ -131,6 +131,28 @@ def test_values_are_of_the_types_that_torch_gives(cluster: TestCluster, batch_si
     got = DataLoader(Dataset.from_torch(dataset).prefetch(2), batch_size, service=cluster.address, collate_fn=collate)
     for mine, torchs in zip(got, wanted, strict=True):
         assert _same(without_lists(mine) if batch_size and not collate else mine, torchs)
+
+
+@pytest.mark.parametrize("shape", [lambda i: (3, i + 1, 2 * i + 1), lambda i: (i + 1, 2 * i + 1, 3), lambda i: (2, i), lambda i: (i, 4)])
+@pytest.mark.parametrize("make", [torch.full, np.full])
+def test_a_collate_fn_takes_tensors_of_whatever_sizes(cluster: TestCluster, shape: Any, make: Any) -> None:
+    class Images(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, i: int) -> Any:
+            return {"label": i, "image": make(shape(i), i)}
+
+    got = [row for batch in DataLoader(Images(), 3, service=cluster.address, collate_fn=list) for row in batch]
+    assert all(_same(row, Images()[i]) for i, row in enumerate(got))
+    assert [tuple(row["image"].shape) for row in got] == [shape(i) for i in range(6)]
+
+
+def test_ragged_rows_are_jagged_to_a_collate_fn_also_where_their_lengths_happen_to_agree() -> None:
+    column = penstock.Ragged(np.arange(7), (np.array([0, 2, 4]), np.array([0, 1, 2, 4, 7])), (None, None))
+    agreeing, differing = tensors.rows_of(column, "", arrays=())
+    assert (agreeing.values.tolist(), agreeing.offsets.tolist()) == ([0, 1], [0, 1, 2])
+    assert (differing.values.tolist(), differing.offsets.tolist()) == ([2, 3, 4, 5, 6], [0, 2, 5])
 
 
 def test_it_is_a_dataset_for_loaders_that_want_one() -> None:

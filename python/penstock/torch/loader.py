@@ -87,6 +87,7 @@ class DataLoader(Loader):
         batches = batches_of(dataset, batch_size, shuffle, drop_last)
         self._batched: bool = batches._facts["batch"] > 0
         self._types = batches._value_types()
+        self._arrays = batches._array_columns(unbatched=True)
         super().__init__(
             batches,
             places.find(mesh, group, job_name),
@@ -133,7 +134,7 @@ class DataLoader(Loader):
         if not self._batched:
             row = row_of(element, self._types)
             return converted(row) if self._collate is None else self._collate(row)
-        return batch_of(element, self._types) if self._collate is None else self._collate(rows_of(element, self._types))
+        return batch_of(element, self._types) if self._collate is None else self._collate(rows_of(element, self._types, self._arrays))
 
 
 def _refuse(of_torch: dict[str, Any]) -> None:
