@@ -283,6 +283,31 @@ def test_a_state_goes_through_torch_save_and_distributed_checkpoint(mode: str, c
     assert sorted(before + _ids(by_checkpoint)) == list(range(60))
 
 
+# ---- lengths
+
+
+@pytest.mark.parametrize("even", ["auto", "drop", "pad", "uneven"])
+@pytest.mark.parametrize("rows", [96, 100, 104, 119])
+def test_a_loader_is_as_long_as_its_rank_s_epoch(monkeypatch: pytest.MonkeyPatch, even: str, rows: int) -> None:
+    monkeypatch.setenv("PENSTOCK_WORLD_SIZE", "4")
+    monkeypatch.setenv("PENSTOCK_JOB_NAME", "lengths")
+    got = []
+    for rank in range(4):
+        monkeypatch.setenv("PENSTOCK_RANK", str(rank))
+        loader = DataLoader(Dataset.from_range(rows), 8, service="inline", drop_last=False, even=even)
+        got.append([row for batch in loader for row in batch.tolist()])
+        assert len(loader) == sum(1 for _ in loader)
+    assert len({row for part in got for row in part}) == (rows if even in ("pad", "uneven") else rows // 32 * 32), "ranks read one dataset together"
+
+
+def test_a_rank_s_part_of_a_shared_uneven_job_has_no_length(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PENSTOCK_WORLD_SIZE": "2", "PENSTOCK_RANK": "0", "PENSTOCK_JOB_NAME": "shared"}.items():
+        monkeypatch.setenv(name, value)
+    loader = DataLoader(Dataset.from_range(100), 8, service=cluster.address, processing_mode="shared", even="uneven")
+    with pytest.raises(TypeError, match="even='drop'"):
+        len(loader)
+
+
 # ---- meshes
 
 
