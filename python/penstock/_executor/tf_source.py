@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from penstock._executor import environment, tf_checkpoints, tf_elements, tf_rewrites, tf_rows
+from penstock._executor import process, tf_checkpoints, tf_elements, tf_rewrites, tf_rows
 from penstock._executor.specs import RowSpec
 from penstock._executor.stages import HeldRows, Part, Source
 
@@ -100,7 +100,7 @@ def _one_thread() -> None:
     """
     import tensorflow as tf
 
-    if environment.in_executor:
+    if process.in_executor:
         with suppress(RuntimeError):
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
