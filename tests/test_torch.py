@@ -162,6 +162,12 @@ def test_it_is_a_dataset_for_loaders_that_want_one() -> None:
         list(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1))
 
 
+def test_torch_s_own_defaults_may_be_given(cluster: TestCluster) -> None:
+    defaults = {"num_workers": 0, "timeout": 0, "prefetch_factor": None, "pin_memory": False, "collate_fn": None, "sampler": None, "in_order": True}
+    for device in (None, "cpu"):
+        assert _ids(DataLoader(Dataset.from_range(12), 4, service=cluster.address, device=device, **defaults)) == list(range(12))
+
+
 def test_what_is_no_dataset_is_refused() -> None:
     with pytest.raises(penstock.Invalid, match="this is a list"):
         DataLoader([1, 2, 3])
