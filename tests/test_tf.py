@@ -157,6 +157,18 @@ def test_each_sharding_policy_delivers_each_element_once(tf: Any, service: Any, 
         whole.apply(service.distribute(service.ShardingPolicy.HINT, one_worker))
 
 
+@pytest.mark.parametrize("elements", [0, 1, 5, 8])
+def test_a_hint_may_divide_few_elements(tf: Any, service: Any, one_worker: str, elements: int, tmp_path: Path) -> None:
+    hint = tf.data.experimental.SHARD_HINT
+    hinted = tf.data.Dataset.range(elements).shard(hint, hint).apply(service.distribute(service.ShardingPolicy.HINT, one_worker))
+    assert sorted(numbers(hinted)) == list(range(elements))
+    for i in range(elements):
+        (tmp_path / f"{i}").write_text(f"{i}\n")
+    files = tf.data.Dataset.from_tensor_slices([str(tmp_path / str(i)) for i in range(elements)] or tf.zeros([0], tf.string))
+    lines = files.shard(hint, hint).interleave(tf.data.TextLineDataset).apply(service.distribute(service.ShardingPolicy.HINT, one_worker))
+    assert sorted(int(line.numpy()) for line in lines) == list(range(elements))
+
+
 def read_all(datasets: list[Any]) -> list[list[int]]:
     """Each on a thread, as each would be in a process of its own."""
     got: list[list[int]] = [[] for _ in datasets]
