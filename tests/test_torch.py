@@ -412,3 +412,24 @@ def test_elements_of_tensorflow_become_torch_s_without_a_copy() -> None:
         assert [row.tolist() for row in second["ragged"]] == [[1], [2, 3]]
         assert second["sparse"].to_dense().tolist() == [[0, 1], [1, 0]]
         assert bool(second["flag"])
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_elements_without_a_value_are_none_in_torch() -> None:
+    tf = pytest.importorskip("tensorflow")
+    optional = tf.experimental.Optional
+    nothing = optional.empty(tf.TensorSpec((), tf.int64))
+    dataset = tf.data.Dataset.range(2).map(lambda i: (i, None, tf.cond(i == 0, lambda: optional.from_value(i + 5), lambda: nothing)))
+    (first, none, value), (second, _, missing) = from_tf(dataset)
+    assert (int(first), none, int(value)) == (0, None, 5)
+    assert (int(second), missing) == (1, None)
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_elements_that_torch_has_no_form_for_are_refused() -> None:
+    tf = pytest.importorskip("tensorflow")
+    strings = tf.data.Dataset.from_tensors(tf.SparseTensor([[0, 1]], ["a"], [2, 3]))
+    with pytest.raises(penstock.Invalid, match=r"sparse tensors of strings.*to_dense"):
+        list(from_tf(strings))
+    with pytest.raises(penstock.Invalid, match="no form for"):
+        list(from_tf(tf.data.Dataset.range(4).window(2)))
