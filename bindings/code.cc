@@ -3,6 +3,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdint>
+#include <string>
 #include <utility>
 
 #include "errors.h"
@@ -14,8 +16,18 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
+// A Ctrl-C, which is the loop's and no error of the code that it came upon: errors.py raises it there, once for each number.
+Status Interrupted() {
+  static uint64_t number = 0;  // under the GIL
+  return Status(Code::kExecutor,
+                "the loop was interrupted while it made rows, and its reader has ended with that; distribute the dataset again, and load_state_dict() "
+                "to go on where it was")
+      .With("interrupt", std::to_string(++number));
+}
+
 // What Python raised, as a status. The GIL is held.
 Status ToStatus(nb::python_error& error) {
+  if (error.matches(PyExc_KeyboardInterrupt)) return Interrupted();
   nb::object value = nb::borrow(error.value());
   Status status(Code::kExecutor, nb::cast<std::string>(nb::str(value)));
   if (!nb::hasattr(value, "details") || !nb::hasattr(value, "code")) return status;

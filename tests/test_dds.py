@@ -140,6 +140,23 @@ def test_arguments_that_mean_nothing_here_are_checked_all_the_same() -> None:
         dds.register_dataset(Dataset.from_range(1), "nowhere:1", compression="SNAPPY")
     with pytest.raises(penstock.Invalid, match="no readers"):
         dds.register_dataset(Dataset.from_range(1), "inline")
+    with pytest.raises(penstock.Invalid, match="prefetch=-5 .*from -1, or None"):
+        dds.distribute_from_dataset_id("nowhere:1", "0" * 32, "job", prefetch=-5)
+    for wrong in (5, None, np.arange(3)):
+        with pytest.raises(penstock.Invalid, match="dataset_id=.*register_dataset"):
+            dds.distribute_from_dataset_id("nowhere:1", wrong, "job")
+
+
+def test_a_mode_that_is_not_known_is_told_those_that_can_be_used(service: str) -> None:
+    with pytest.raises(penstock.Invalid, match="'Bogus'; known are shared.*strict.*replicated") as said:
+        dds.maybe_distribute_dataset(Dataset.from_range(3), processing_mode="Bogus")
+    assert "hint" not in str(said.value)
+
+
+def test_the_id_of_a_dataset_may_be_bytes_or_an_array_of_one(service: str) -> None:
+    dataset_id, _ = dds.register_dataset(Dataset.from_range(3), service)
+    for given in (dataset_id, dataset_id.encode(), np.array(dataset_id), np.array(dataset_id.encode(), dtype=object)):
+        assert list(dds.distribute_from_dataset_id(service, given, None)) == [0, 1, 2]
 
 
 # ---- penstock's datasets and torch's
@@ -211,7 +228,7 @@ def test_a_tf_dataset_is_one_that_can_be_mapped_batched_and_prefetched(service: 
 
     dataset = tf.data.Dataset.range(20).map(lambda i: {"i": i, "row": tf.fill([8], tf.cast(i, tf.float32))})
     dataset_id, job_name = dds.register_dataset(dataset, service)
-    read = dds.distribute_from_dataset_id(service, dataset_id, job_name, prefetch=None, processing_mode="shared")
+    read = dds.distribute_from_dataset_id(service, tf.constant(dataset_id), job_name, prefetch=None, processing_mode="shared")
     assert isinstance(read, tf.data.Dataset)
     assert read.element_spec == dataset.element_spec
     doubled = read.map(lambda element: element["i"] * 2).batch(4, drop_remainder=True).prefetch(1)
@@ -225,6 +242,21 @@ def test_a_tf_dataset_is_one_that_can_be_mapped_batched_and_prefetched(service: 
     with pytest.raises(tf.errors.OpError, match="another iteration of this dataset was begun"):
         list(older)  # TensorFlow may have taken some before
     assert [int(element["i"]) for element in newer] == list(range(1, 20))
+
+
+@ONE_PROCESS
+@pytest.mark.parametrize("name", ["parallel_epochs", "PARALLEL_EPOCHS", "OFF", "off", "Replicated"])
+def test_a_replica_runs_a_graph_as_a_whole_however_its_mode_is_written(
+    service: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    for i in range(6):
+        (tmp_path / f"{i}.txt").write_text("line\n" * 7)
+    dataset = tf.data.TextLineDataset(sorted(map(str, tmp_path.glob("*.txt")))).batch(10)
+    assert [len(batch) for batch in dds.maybe_distribute_dataset(dataset, processing_mode=name)] == [10, 10, 10, 10, 2]
+    monkeypatch.setenv("PENSTOCK_PROCESSING_MODE", name)
+    assert [len(batch) for batch in dds.maybe_distribute_dataset(dataset)] == [10, 10, 10, 10, 2]
 
 
 @ONE_PROCESS

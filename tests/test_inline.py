@@ -1,6 +1,7 @@
 """Without a service: what a service would refuse is refused, and what ranks cannot do that know nothing of each other."""
 
 import gzip
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -106,3 +107,26 @@ read.wait()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mode", ["shared", "strict"])
+def test_a_ctrl_c_that_comes_upon_a_function_is_the_loop_s(mode: str, tmp_path: Path) -> None:
+    once = tmp_path / "once"
+
+    def interrupted(i: int) -> int:
+        if i == 130 and not once.exists():
+            once.touch()
+            signal.raise_signal(signal.SIGINT)
+        return i
+
+    dataset = Dataset.from_range(150).map(interrupted).batch(10)
+    reader = dataset.distribute("inline", processing_mode=mode, epochs=None)
+    got: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        got.extend(row for batch in reader for row in batch.tolist())
+    state = reader.state_dict()
+    with pytest.raises(penstock.ExecutorError, match="interrupted.*distribute the dataset again"):
+        list(reader)
+    again = dataset.distribute("inline", processing_mode=mode, epochs=None)
+    again.load_state_dict(state)
+    assert got + [row for batch in again for row in batch.tolist()] == list(range(150))

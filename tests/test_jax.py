@@ -52,6 +52,11 @@ def test_batches_are_jax_arrays_that_stay_as_they_were(start_cluster: StartClust
         assert all((batch["x"] == batch["id"][:, None]).all() for batch in kept), "memory is not used again under an array"
 
 
+def test_what_is_no_sharding_is_refused_at_the_call() -> None:
+    with pytest.raises(penstock.Invalid, match=r"sharding=5 .*jax\.sharding\.Sharding"):
+        _loader(_rows(64), batch_size=8, service="inline", sharding=5)
+
+
 def test_a_sharding_lays_a_batch_over_devices() -> None:
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec

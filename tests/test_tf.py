@@ -93,6 +93,10 @@ def test_every_public_name_takes_the_arguments_of_the_original(tf: Any, service:
         ({"job_name": 5}, "must be a string"),
         ({"consumer_index": 1}, "go together"),
         ({"consumer_index": 0, "num_consumers": 2}, "needs a job_name"),
+        ({"consumer_index": 3, "num_consumers": 2, "job_name": "j"}, "consumer_index=3 .* from 0 to 1"),
+        ({"consumer_index": -1, "num_consumers": 2, "job_name": "j"}, "consumer_index=-1"),
+        ({"consumer_index": 0, "num_consumers": 0, "job_name": "j"}, "num_consumers=0"),
+        ({"consumer_index": "0", "num_consumers": 2, "job_name": "j"}, "consumer_index='0'"),
         ({"max_outstanding_requests": 0}, "at least 1"),
         ({"compression": "ZIP"}, "'ZIP' is none of"),
         ({"target_workers": "LOCAL"}, "shared memory"),
@@ -155,6 +159,18 @@ def test_each_sharding_policy_delivers_each_element_once(tf: Any, service: Any, 
         whole.apply(service.distribute(service.ShardingPolicy.FILE, one_worker))
     with pytest.raises(ValueError, match="SHARD_HINT"):
         whole.apply(service.distribute(service.ShardingPolicy.HINT, one_worker))
+
+
+@pytest.mark.parametrize("elements", [0, 1, 5, 8])
+def test_a_hint_may_divide_few_elements(tf: Any, service: Any, one_worker: str, elements: int, tmp_path: Path) -> None:
+    hint = tf.data.experimental.SHARD_HINT
+    hinted = tf.data.Dataset.range(elements).shard(hint, hint).apply(service.distribute(service.ShardingPolicy.HINT, one_worker))
+    assert sorted(numbers(hinted)) == list(range(elements))
+    for i in range(elements):
+        (tmp_path / f"{i}").write_text(f"{i}\n")
+    files = tf.data.Dataset.from_tensor_slices([str(tmp_path / str(i)) for i in range(elements)] or tf.zeros([0], tf.string))
+    lines = files.shard(hint, hint).interleave(tf.data.TextLineDataset).apply(service.distribute(service.ShardingPolicy.HINT, one_worker))
+    assert sorted(int(line.numpy()) for line in lines) == list(range(elements))
 
 
 def read_all(datasets: list[Any]) -> list[list[int]]:

@@ -113,6 +113,13 @@ def test_what_is_done_within_each_file_is_divided(tf: Any, files: list[str]) -> 
     assert _read(dataset) == _rows(dataset)
 
 
+def test_errors_that_are_passed_over_keep_files_together_unless_it_is_done_within_each_file(tf: Any, files: list[str]) -> None:
+    behind = _records(tf)(files).ignore_errors()
+    within = tf.data.Dataset.from_tensor_slices(files).interleave(lambda name: _records(tf)(name).ignore_errors())
+    assert (_lanes(behind), _lanes(within)) == (1, FILES)
+    assert _read(behind) == _read(within) == _rows(behind)
+
+
 def test_lanes_that_are_asked_for_may_drop_remainders_but_not_count(tf: Any, files: list[str]) -> None:
     batches = _records(tf)(files).batch(64, drop_remainder=True)
     assert len(list(Dataset.from_tf(batches, lanes=8).distribute("inline"))) == 8, "36 rows of each file are dropped"

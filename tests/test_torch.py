@@ -13,7 +13,7 @@ import torch
 import penstock
 from conftest import StartCluster
 from penstock import Dataset
-from penstock.torch import DataLoader, IterableDataset, Jagged, from_tf
+from penstock.torch import DataLoader, IterableDataset, Jagged, from_tf, places, tensors
 from support.cluster import TestCluster
 from support.waiting import wait_until
 
@@ -133,11 +133,39 @@ def test_values_are_of_the_types_that_torch_gives(cluster: TestCluster, batch_si
         assert _same(without_lists(mine) if batch_size and not collate else mine, torchs)
 
 
+@pytest.mark.parametrize("shape", [lambda i: (3, i + 1, 2 * i + 1), lambda i: (i + 1, 2 * i + 1, 3), lambda i: (2, i), lambda i: (i, 4)])
+@pytest.mark.parametrize("make", [torch.full, np.full])
+def test_a_collate_fn_takes_tensors_of_whatever_sizes(cluster: TestCluster, shape: Any, make: Any) -> None:
+    class Images(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, i: int) -> Any:
+            return {"label": i, "image": make(shape(i), i)}
+
+    got = [row for batch in DataLoader(Images(), 3, service=cluster.address, collate_fn=list) for row in batch]
+    assert all(_same(row, Images()[i]) for i, row in enumerate(got))
+    assert [tuple(row["image"].shape) for row in got] == [shape(i) for i in range(6)]
+
+
+def test_ragged_rows_are_jagged_to_a_collate_fn_also_where_their_lengths_happen_to_agree() -> None:
+    column = penstock.Ragged(np.arange(7), (np.array([0, 2, 4]), np.array([0, 1, 2, 4, 7])), (None, None))
+    agreeing, differing = tensors.rows_of(column, "", arrays=())
+    assert (agreeing.values.tolist(), agreeing.offsets.tolist()) == ([0, 1], [0, 1, 2])
+    assert (differing.values.tolist(), differing.offsets.tolist()) == ([2, 3, 4, 5, 6], [0, 2, 5])
+
+
 def test_it_is_a_dataset_for_loaders_that_want_one() -> None:
     dataset = IterableDataset(Dataset.from_range(12), 4, service="inline")
     assert _ids(torch.utils.data.DataLoader(dataset, batch_size=None)) == list(range(12))
     with pytest.raises(penstock.Invalid, match="num_workers=0"):
         list(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=1))
+
+
+def test_torch_s_own_defaults_may_be_given(cluster: TestCluster) -> None:
+    defaults = {"num_workers": 0, "timeout": 0, "prefetch_factor": None, "pin_memory": False, "collate_fn": None, "sampler": None, "in_order": True}
+    for device in (None, "cpu"):
+        assert _ids(DataLoader(Dataset.from_range(12), 4, service=cluster.address, device=device, **defaults)) == list(range(12))
 
 
 def test_what_is_no_dataset_is_refused() -> None:
@@ -261,6 +289,31 @@ def test_a_state_goes_through_torch_save_and_distributed_checkpoint(mode: str, c
     assert sorted(before + _ids(by_checkpoint)) == list(range(60))
 
 
+# ---- lengths
+
+
+@pytest.mark.parametrize("even", ["auto", "drop", "pad", "uneven"])
+@pytest.mark.parametrize("rows", [96, 100, 104, 119])
+def test_a_loader_is_as_long_as_its_rank_s_epoch(monkeypatch: pytest.MonkeyPatch, even: str, rows: int) -> None:
+    monkeypatch.setenv("PENSTOCK_WORLD_SIZE", "4")
+    monkeypatch.setenv("PENSTOCK_JOB_NAME", "lengths")
+    got = []
+    for rank in range(4):
+        monkeypatch.setenv("PENSTOCK_RANK", str(rank))
+        loader = DataLoader(Dataset.from_range(rows), 8, service="inline", drop_last=False, even=even)
+        got.append([row for batch in loader for row in batch.tolist()])
+        assert len(loader) == sum(1 for _ in loader)
+    assert len({row for part in got for row in part}) == (rows if even in ("pad", "uneven") else rows // 32 * 32), "ranks read one dataset together"
+
+
+def test_a_rank_s_part_of_a_shared_uneven_job_has_no_length(cluster: TestCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PENSTOCK_WORLD_SIZE": "2", "PENSTOCK_RANK": "0", "PENSTOCK_JOB_NAME": "shared"}.items():
+        monkeypatch.setenv(name, value)
+    loader = DataLoader(Dataset.from_range(100), 8, service=cluster.address, processing_mode="shared", even="uneven")
+    with pytest.raises(TypeError, match="even='drop'"):
+        len(loader)
+
+
 # ---- meshes
 
 
@@ -297,6 +350,37 @@ def test_ranks_that_differ_in_other_dimensions_see_the_same_batches(cluster: Tes
     assert len(loaders[0]) == 10
 
 
+def _places(fake_world: Any, shape: tuple[int, ...], names: tuple[str, ...] | None) -> list[tuple[int | None, int | None, str | None]]:
+    """Of each rank: which of how many consumers of which job."""
+    found = []
+    for rank in range(int(np.prod(shape))):
+        fake_world(rank, int(np.prod(shape)))
+        place = places.find(torch.distributed.device_mesh.init_device_mesh("cpu", shape, mesh_dim_names=names), None, "job")
+        found.append((place.index, place.consumers, place.job_name))
+    return found
+
+
+def test_all_dimensions_of_data_of_a_mesh_tell_ranks_apart(fake_world: Any) -> None:
+    hsdp = [(rank, 4, "job") for rank in range(4)]
+    assert _places(fake_world, (2, 2), ("dp_replicate", "dp_shard")) == hsdp
+    assert _places(fake_world, (2, 2), ("replicate", "shard")) == hsdp
+    assert _places(fake_world, (4,), ("ranks",)) == hsdp, "the only dimension is of data, whatever its name"
+    assert _places(fake_world, (4,), None) == hsdp
+
+
+def test_a_dimension_of_data_is_known_by_its_name_and_not_by_being_the_first(fake_world: Any) -> None:
+    pipelined = [(0, 2, "job"), (1, 2, "job"), (0, 2, "job-mirror-1"), (1, 2, "job-mirror-1")]
+    assert _places(fake_world, (2, 2), ("pp", "dp_shard")) == pipelined
+    both = _places(fake_world, (2, 2, 2), ("dp_replicate", "tp", "fsdp"))
+    assert [place[:2] for place in both] == [(0, 4), (1, 4), (0, 4), (1, 4), (2, 4), (3, 4), (2, 4), (3, 4)]
+
+
+@pytest.mark.parametrize("names", [("pp", "mine"), None])
+def test_a_mesh_without_a_known_dimension_of_data_is_refused(fake_world: Any, names: tuple[str, ...] | None) -> None:
+    with pytest.raises(penstock.Invalid, match="known to be of data.*group="):
+        _places(fake_world, (2, 2), names)
+
+
 def test_a_rank_outside_the_group_is_told_so(fake_world: Any) -> None:
     fake_world(1, 2)
     group = torch.distributed.new_group([0])
@@ -328,3 +412,24 @@ def test_elements_of_tensorflow_become_torch_s_without_a_copy() -> None:
         assert [row.tolist() for row in second["ragged"]] == [[1], [2, 3]]
         assert second["sparse"].to_dense().tolist() == [[0, 1], [1, 0]]
         assert bool(second["flag"])
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_elements_without_a_value_are_none_in_torch() -> None:
+    tf = pytest.importorskip("tensorflow")
+    optional = tf.experimental.Optional
+    nothing = optional.empty(tf.TensorSpec((), tf.int64))
+    dataset = tf.data.Dataset.range(2).map(lambda i: (i, None, tf.cond(i == 0, lambda: optional.from_value(i + 5), lambda: nothing)))
+    (first, none, value), (second, _, missing) = from_tf(dataset)
+    assert (int(first), none, int(value)) == (0, None, 5)
+    assert (int(second), missing) == (1, None)
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_elements_that_torch_has_no_form_for_are_refused() -> None:
+    tf = pytest.importorskip("tensorflow")
+    strings = tf.data.Dataset.from_tensors(tf.SparseTensor([[0, 1]], ["a"], [2, 3]))
+    with pytest.raises(penstock.Invalid, match=r"sparse tensors of strings.*to_dense"):
+        list(from_tf(strings))
+    with pytest.raises(penstock.Invalid, match="no form for"):
+        list(from_tf(tf.data.Dataset.range(4).window(2)))

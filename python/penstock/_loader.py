@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.dataset import Dataset
     from penstock.reader import Reader
 
+_STRICT = ("strict", "coordinated")  # the mode, and tf.data service's word for it
 _SHUFFLE_ROWS = 10_000  # in a lane's buffer, for inputs that cannot be permuted as a whole
 
 
@@ -54,21 +56,39 @@ class Place:
 class Loader:
     """Batches of `dataset`, of which a consumer at `place` reads its part."""
 
-    def __init__(self, dataset: Dataset, place: Place, processing_mode: str | None, **options: Any) -> None:
+    def __init__(self, dataset: Dataset, place: Place, processing_mode: str | None, even: str, **options: Any) -> None:
         self.dataset = dataset
-        self._consumers = place.consumers or 1
         mode = processing_mode or place.default_mode(dataset)
         place = place.declared(mode)
+        self._place = place
         self._reader: Reader = dataset.distribute(
-            job_name=place.job_name, consumer_index=place.index, num_consumers=place.consumers, processing_mode=mode, **options
+            job_name=place.job_name, consumer_index=place.index, num_consumers=place.consumers, processing_mode=mode, even=even, **options
         )
+        self._mode, self._even = mode.lower(), even.lower()
 
     def __len__(self) -> int:
         """Batches of one epoch for this process, where they can be counted without reading."""
-        batches = self.dataset.cardinality()
+        batches, consumers = self.dataset.cardinality(), self._place.consumers or 1
         if batches < 0:
             raise TypeError("the number of batches is not known without reading")
-        return batches // self._consumers
+        if consumers == 1:
+            return batches
+        even = self._evens()
+        if even == "pad":
+            return math.ceil(batches / consumers)
+        if even == "drop":
+            return batches // consumers
+        if self._mode not in _STRICT:
+            raise TypeError(
+                "how many of a shared job's batches come to this rank is not known without reading; use even='drop' or 'pad', or mode 'strict'"
+            )
+        return batches // consumers + ((self._place.index or 0) < batches % consumers)
+
+    def _evens(self) -> str:
+        """What "auto" means among several."""
+        if self._even != "auto":
+            return self._even
+        return "drop" if self._mode in _STRICT or self.dataset._facts["batch"] > 0 else "uneven"
 
     @property
     def reader(self) -> Reader:

@@ -139,6 +139,13 @@ _BY_CODE: dict[str, type[Error]] = {
 }
 
 
-def from_status(code: str, message: str, details: dict[str, str]) -> Error:
-    """The exception for an error of the C++ core."""
+_interrupts_raised: set[str] = set()
+
+
+def from_status(code: str, message: str, details: dict[str, str]) -> BaseException:
+    """The exception for an error of the C++ core. A Ctrl-C that came upon Python code of an inline loop is itself, and an error to who reads on."""
+    interrupt = details.get("interrupt")
+    if interrupt is not None and interrupt not in _interrupts_raised:
+        _interrupts_raised.add(interrupt)
+        return KeyboardInterrupt()
     return _BY_CODE.get(code, Error)(message, details)

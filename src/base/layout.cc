@@ -11,6 +11,7 @@ template <class E>
 struct Named {
   std::string_view name;
   E value;
+  bool offered = true;  // else whoever is given it says what to use instead
 };
 // The first name of a mode is its own; the others are tf.data service's processing modes and sharding policies.
 constexpr std::array kModes = {
@@ -22,11 +23,11 @@ constexpr std::array kModes = {
     Named<Mode>{"replicated", Mode::kReplicated},
     Named<Mode>{"parallel_epochs", Mode::kReplicated},
     Named<Mode>{"off", Mode::kReplicated},
-    Named<Mode>{"sharded", Mode::kSharded},
-    Named<Mode>{"file", Mode::kSharded},
-    Named<Mode>{"data", Mode::kSharded},
-    Named<Mode>{"file_or_data", Mode::kSharded},
-    Named<Mode>{"hint", Mode::kSharded},
+    Named<Mode>{"sharded", Mode::kSharded, false},
+    Named<Mode>{"file", Mode::kSharded, false},
+    Named<Mode>{"data", Mode::kSharded, false},
+    Named<Mode>{"file_or_data", Mode::kSharded, false},
+    Named<Mode>{"hint", Mode::kSharded, false},
 };
 
 constexpr std::array kEvens = {Named<Even>{"auto", Even::kAuto}, Named<Even>{"drop", Even::kDrop}, Named<Even>{"pad", Even::kPad},
@@ -52,7 +53,7 @@ Result<E> FromName(std::string_view what, std::string_view name, const std::arra
   std::string known;
   for (const Named<E>& entry : table) {
     if (entry.name == wanted) return entry.value;
-    known += (known.empty() ? "" : ", ") + std::string(entry.name);
+    if (entry.offered) known += (known.empty() ? "" : ", ") + std::string(entry.name);
   }
   return Status(Code::kInvalid, "unknown " + std::string(what) + " '" + std::string(name) + "'; known are " + known);
 }

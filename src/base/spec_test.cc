@@ -10,6 +10,7 @@ namespace penstock {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Spec, PrintsItsStructure) {
   EXPECT_EQ(ToString(DictSpec({{"id", DType::kInt64, {}}, {"ids", DType::kInt64, {kRagged}}})), "{id: int64[], ids: int64[ragged]}");
@@ -62,6 +63,7 @@ TEST(Layout, ModesHaveTheNamesOfTfDataService) {
   EXPECT_EQ(*ModeFromName("coordinated"), Mode::kStrict);
   for (const char* policy : {"FILE", "DATA", "FILE_OR_DATA", "HINT"}) EXPECT_EQ(*ModeFromName(policy), Mode::kSharded) << policy;
   EXPECT_THAT(ModeFromName("sharde").status().message(), HasSubstr("'sharde'; known are shared"));
+  EXPECT_THAT(ModeFromName("bogus").status().message(), Not(HasSubstr("sharded"))) << "which is refused";
 }
 
 TEST(Layout, EveryModeFindsItselfByName) {

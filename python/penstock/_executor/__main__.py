@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from penstock import _core
-from penstock._executor import doing, environment
+from penstock._executor import doing, process
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.runner import Runner
 
@@ -155,7 +155,7 @@ def main() -> None:
     faulthandler.enable(file=DUMP, all_threads=True)
     faulthandler.register(signal.SIGUSR1, file=DUMP, all_threads=True)
     doing.share(DUMP)
-    environment.in_executor = True
+    process.in_executor = True
     memory = int(sys.argv[1])
     sys.argv = ["penstock-executor"]
     connection = socket.socket(fileno=SOCKET)

@@ -15,8 +15,6 @@ from typing import Any
 
 from penstock._executor.failures import CodeError, from_exception
 
-in_executor = False  # else in a program of the user's own, whose settings are its own
-
 
 def python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -6,6 +6,8 @@ import os
 import traceback
 from typing import Any
 
+from penstock._executor import process
+
 MOST_SAID = 16 * 1024  # characters of a message
 MOST_TRACED = 64 * 1024  # of a traceback
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -32,7 +34,12 @@ def sayable(text: str, most: int) -> str:
 
 
 def from_exception(error: BaseException, doing: str, seq: int | None) -> CodeError:
-    """What user code raised: where, on which row, and its traceback without our own frames."""
+    """What user code raised: where, on which row, and its traceback without our own frames.
+
+    A Ctrl-C in a program that reads inline is no error of the code that it came upon: it is raised on.
+    """
+    if isinstance(error, KeyboardInterrupt) and not process.in_executor:
+        raise error
     if isinstance(error, CodeError):
         if seq is not None:
             error.details.setdefault("seq", str(seq))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock import _core
-from penstock._executor import doing, environment, rows, seeds
+from penstock._executor import doing, environment, process, rows, seeds
 from penstock._executor.collate import Collator, view
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.specs import Column, RowSpec
@@ -120,7 +120,7 @@ class Lane:
     # ---- work
 
     def _work_here(self, want: dict[str, Any], input_over: bool) -> dict[str, Any]:
-        if environment.in_executor:
+        if process.in_executor:
             return self._work(want, input_over)
         with seeds.kept():  # the loop draws from the same generators
             return self._work(want, input_over)

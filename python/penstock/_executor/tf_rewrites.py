@@ -96,9 +96,25 @@ def reads_files(graph: Any) -> bool:
 
 def has_shard_hint(graph: Any) -> bool:
     """Whether there is a shard(SHARD_HINT, SHARD_HINT), which stands for the lane's."""
+    return any(_hinted_shards(graph))
+
+
+def with_hint(content: bytes, parts: int, part: int) -> bytes:
+    """The graph with its hints replaced by one part's numbers. A part may have no elements: there are as many parts whatever the dataset has."""
+    graph = parse(content)
     constants = constants_of(graph.node)
-    shards = [node for node in graph.node if node.op == "ShardDataset"]
-    return any(_scalar(constants[base(node.input[1])]) == _SHARD_HINT for node in shards if base(node.input[1]) in constants)
+    for ordinal, node in enumerate(list(_hinted_shards(graph))):
+        for place, value in ((1, parts), (2, part)):
+            _replace_constant(node, place, graph.node, constants, f"penstock_part_{ordinal}_{place}", value)
+        node.attr["require_non_empty"].b = False
+    return bytes(graph.SerializeToString())
+
+
+def _hinted_shards(graph: Any) -> Iterator[Any]:
+    constants = constants_of(graph.node)
+    for node in graph.node:
+        if node.op == "ShardDataset" and base(node.input[1]) in constants and _scalar(constants[base(node.input[1])]) == _SHARD_HINT:
+            yield node
 
 
 def functions_with(graph: Any, ops: set[str]) -> set[str]:
@@ -144,12 +160,17 @@ def _seed_dataset(node: Any, nodes: Any, constants: dict[str, Any], key: Key, or
     if given != (0, 0) and (fixed or (key.epoch == 0 and key.replica == 0)):
         return True
     for place, seed in zip(_SEED_INPUTS[node.op], (key.derive(ordinal, given[0], 1), key.derive(ordinal, given[1], 2))):
-        constant = nodes.add()
-        constant.CopyFrom(constants[base(node.input[place])])
-        constant.name = f"penstock_seed_{ordinal}_{place}"
-        _set_scalar(constant, (seed & _MAX_SEED) or 1)
-        node.input[place] = constant.name + node.input[place][len(base(node.input[place])) :]
+        _replace_constant(node, place, nodes, constants, f"penstock_seed_{ordinal}_{place}", (seed & _MAX_SEED) or 1)
     return True
+
+
+def _replace_constant(node: Any, place: int, nodes: Any, constants: dict[str, Any], name: str, value: int) -> None:
+    """By one of its own, for other nodes may have the same."""
+    constant = nodes.add()
+    constant.CopyFrom(constants[base(node.input[place])])
+    constant.name = name
+    _set_scalar(constant, value)
+    node.input[place] = name + node.input[place][len(base(node.input[place])) :]
 
 
 def constants_of(nodes: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from penstock._executor import environment, tf_checkpoints, tf_elements, tf_rewrites, tf_rows
+from penstock._executor import process, tf_checkpoints, tf_elements, tf_rewrites, tf_rows
 from penstock._executor.specs import RowSpec
 from penstock._executor.stages import HeldRows, Part, Source
 
@@ -41,9 +41,11 @@ class Graph(Source):
 
     def _open(self, part: Part, start: int) -> tuple[Any, tf_checkpoints.Checkpoints | None]:
         content = tf_rewrites.with_seeds(self.content, part.key)
+        if self.by_hint:
+            content = tf_rewrites.with_hint(content, part.parts, part.part)
         dataset = import_graph(content, self.spec)
-        if part.parts > 1:
-            dataset = shard(dataset, part.parts, part.part, self.by_hint)
+        if part.parts > 1 and not self.by_hint:
+            dataset = shard(dataset, part.parts, part.part)
         checkpoints = tf_checkpoints.of(content, part.part, part.parts)
         if checkpoints is not None:
             return checkpoints.opened(dataset, start), checkpoints
@@ -72,15 +74,13 @@ def import_graph(content: bytes, spec: Any) -> Any:
     return dataset.with_options(options)
 
 
-def shard(dataset: Any, parts: int, part: int, by_hint: bool = False) -> Any:
-    """By files: each reader of files gets its share of their names. By hint: at the graph's shard(SHARD_HINT, SHARD_HINT)."""
+def shard(dataset: Any, parts: int, part: int) -> Any:
+    """By files: each reader of files gets its share of their names."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops import distribute
 
     options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = (
-        tf.data.experimental.AutoShardPolicy.HINT if by_hint else tf.data.experimental.AutoShardPolicy.FILE
-    )
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
     return distribute._AutoShardDataset(dataset.with_options(options), parts, part)
 
 
@@ -100,7 +100,7 @@ def _one_thread() -> None:
     """
     import tensorflow as tf
 
-    if environment.in_executor:
+    if process.in_executor:
         with suppress(RuntimeError):
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)

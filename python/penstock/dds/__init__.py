@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from penstock import _foreign, _identity
+from penstock._check import optional, text, whole, wrong
 from penstock.dds import _outputs, _ranks, _servers
 from penstock.errors import Invalid
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["distribute_from_dataset_id", "maybe_distribute_dataset", "maybe_start_dataset_service", "register_dataset"]
 
 AUTOTUNE = -1  # tf.data's
-DEFAULT_MODE = "replicated"  # what the original calls parallel_epochs
 _WITHOUT_READERS = ("none", "inline", "off")
 
 
@@ -59,7 +59,7 @@ def register_dataset(dataset: Any, dataset_service: Service | str, compression: 
 
 def distribute_from_dataset_id(
     dataset_service: Service | str,
-    dataset_id: str,
+    dataset_id: Any,
     job_name: str | None,
     compression: str | None = "AUTO",
     prefetch: int | None = AUTOTUNE,
@@ -68,6 +68,7 @@ def distribute_from_dataset_id(
 ) -> Any:
     """Joins the job, and returns a dataset of the type that was registered, whose elements the service prepares. Each iteration is one epoch.
 
+    dataset_id: as register_dataset gave it, or penstock.tf's: a string, bytes, or a tensor of one.
     job_name: None: a job of this process's own.
     compression: "AUTO": over a network, where that is quicker; None: nowhere.
     prefetch: elements that tf.data takes ahead; None: none. Other datasets read ahead by themselves.
@@ -75,7 +76,8 @@ def distribute_from_dataset_id(
         of its elements goes to one rank); "shared" delivers each element to exactly one rank, and can be resumed.
     """
     _check_compression(compression)
-    return _read(dataset_service, dataset_id, job_name, compression, prefetch, processing_mode)
+    prefetch = optional(whole(AUTOTUNE, hint="or None"))("prefetch", prefetch)
+    return _read(dataset_service, _text_of("dataset_id", dataset_id), job_name, compression, prefetch, processing_mode)
 
 
 def _read(
@@ -88,8 +90,8 @@ def _read(
     given: Any = None,
 ) -> Any:
     """given: the dataset that the program has registered."""
+    mode = _mode(processing_mode)
     service = _ranks.service(where)
-    mode = processing_mode or os.environ.get("PENSTOCK_PROCESSING_MODE") or DEFAULT_MODE
     plan = _outputs.as_read(service.client.get_dataset(dataset_id), mode)
     reader = _ranks.join(plan, service, job_name, mode, "none" if compression is None else "auto")
     return _outputs.distributed(plan, reader, prefetch, given)
@@ -111,6 +113,23 @@ def maybe_distribute_dataset(dataset: Any, *, processing_mode: str | None = None
     _servers.check_tensorflow()
     dataset_id, job_name = register_dataset(dataset, address)
     return _read(address, dataset_id, job_name, "AUTO", AUTOTUNE, processing_mode, dataset)
+
+
+def _mode(given: str | None) -> str:
+    named = optional(text)("processing_mode", given) or os.environ.get("PENSTOCK_PROCESSING_MODE")
+    return _outputs.mode_of(named or _outputs.REPLICATED)
+
+
+def _text_of(name: str, value: Any) -> str:
+    """Of a string, bytes, or a tensor or array of one; TensorFlow and numpy are not imported for that."""
+    known = value.numpy() if hasattr(value, "numpy") else value
+    if getattr(known, "shape", None) == () and hasattr(known, "item"):
+        known = known.item()
+    if isinstance(known, bytes):
+        known = known.decode(errors="replace")
+    if not isinstance(known, str):
+        raise wrong(name, value, "a string, as register_dataset gave it")
+    return known
 
 
 def _check_compression(compression: str | None) -> None:

@@ -13,12 +13,18 @@ if TYPE_CHECKING:
     from penstock.reader import Reader
 
 
-REPLICATED = ("replicated", "parallel_epochs", "OFF")
+REPLICATED = "replicated"  # what the original calls parallel_epochs
+_NAMES_OF_REPLICATED = (REPLICATED, "parallel_epochs", "off")
+
+
+def mode_of(name: str) -> str:
+    """The core reads names in any case; the one mode that is told apart here has one name from here on."""
+    return REPLICATED if name.lower() in _NAMES_OF_REPLICATED else name
 
 
 def as_read(plan: _core.Plan, mode: str) -> _core.Plan:
     """A replica runs a tf.data graph as a whole, as the original's readers do: its shuffles and batches are over all of its files."""
-    if plan.nodes()[-1][0] != "tf" or mode not in REPLICATED:
+    if plan.nodes()[-1][0] != "tf" or mode != REPLICATED:
         return plan
     from penstock.tf import ShardingPolicy, plans
 

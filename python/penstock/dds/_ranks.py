@@ -64,7 +64,7 @@ def join(plan: _core.Plan, where: Service, job_name: str | None, mode: str, comp
     """Restarted ranks go on in their job: nothing in the four functions could say where a program had come to."""
     place: dict[str, Any] = {} if job_name is not None else {"job_name": f"dds-{_drawn_name()}", "consumer_index": 0, "num_consumers": 1}
     # A replica promises no row to anybody, so what a dead rank had is not waited for.
-    on_death = "redeliver" if mode in REPLICATED else "auto"
+    on_death = "redeliver" if mode == REPLICATED else "auto"
     options = {"job_name": job_name, "processing_mode": mode, "on_death": on_death, "on_restart": "continue", "even": "uneven", "epochs": None}
     joined = reader.open_reader(Dataset(plan), where, _options.check({**options, **place, "compression": compression}))
     log.info("rank %d reads job %s, %s", _identity.current().rank, joined.job_name, mode)

@@ -6,11 +6,14 @@ from typing import Any
 
 import jax
 
+from penstock._check import wrong
 from penstock._loader import Place
 from penstock.errors import Invalid
 
 
 def find(sharding: Any, job_name: str | None) -> Place:
+    if sharding is not None and not isinstance(sharding, jax.sharding.Sharding):
+        raise wrong("DataLoader: sharding", sharding, "a jax.sharding.Sharding, such as NamedSharding(mesh, PartitionSpec('data'))")
     if sharding is None or jax.process_count() == 1:
         return Place.among(job_name)
     holders = _holders(sharding)

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from penstock import _core
+from penstock._check import whole
 from penstock._tf_dataset import structure_of
 from penstock._tf_op.eager import quick
 from penstock.errors import Invalid, NotFound
@@ -146,6 +147,9 @@ class _Place:
 def _place(job_name: Any, index: Any, consumers: Any, cache: CrossTrainerCache | None) -> _Place:
     if (index is None) != (consumers is None):
         raise Invalid(f"consumer_index={index} and num_consumers={consumers} go together: which of how many consumers this is")
+    if consumers is not None:
+        consumers = whole(1)("num_consumers", consumers)
+        index = whole(0, consumers - 1, f"below num_consumers={consumers}")("consumer_index", index)
     name = None if job_name is None else _text(job_name)
     if consumers is not None and name is None:
         raise Invalid(f"num_consumers={consumers} needs a job_name, by which the consumers find each other")
@@ -153,7 +157,7 @@ def _place(job_name: Any, index: Any, consumers: Any, cache: CrossTrainerCache |
         if name is None:
             raise Invalid("cross_trainer_cache needs a job_name, by which the trainers find each other")
         name = f"{name}-of-{cache.trainer_id}"
-    return _Place(name, None if index is None else int(index), None if consumers is None else int(consumers))
+    return _Place(name, index, consumers)
 
 
 def _check_job_name(job_name: Any) -> None:

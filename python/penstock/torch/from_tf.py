@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from penstock import _foreign
+from penstock.errors import Invalid
 from penstock.torch.jagged import Jagged
 
 
@@ -27,7 +28,8 @@ class TensorsOf:
 def from_tf(dataset: Any) -> TensorsOf:
     """Elements of `dataset` with torch tensors in place of TensorFlow's: by DLPack, without a copy.
 
-    Ragged tensors become `Jagged`, sparse ones torch's, strings object arrays of bytes. Tensors are TensorFlow's memory: do not write to them.
+    Ragged tensors become `Jagged`, sparse ones torch's, strings object arrays of bytes, optionals their value or None. Tensors are TensorFlow's
+    memory: do not write to them.
     """
     return TensorsOf(_foreign.tf_dataset("from_tf: dataset", dataset))
 
@@ -39,13 +41,29 @@ def _convert(element: Any) -> Any:
         return element._make(map(_convert, element))
     if isinstance(element, (tuple, list)):
         return tuple(map(_convert, element))
+    return None if element is None else _leaf(element)
+
+
+def _leaf(element: Any) -> Any:
     if hasattr(element, "nested_row_splits"):
-        outer, *inner = map(_convert, element.nested_row_splits)
-        return Jagged(_convert(element.flat_values), outer, tuple(inner))
+        outer, *inner = map(_dense, element.nested_row_splits)
+        return Jagged(_dense(element.flat_values), outer, tuple(inner))
     if hasattr(element, "dense_shape"):
-        shape = tuple(element.dense_shape.numpy())
-        return torch.sparse_coo_tensor(_convert(element.indices).T, _convert(element.values), shape, check_invariants=True)
-    return _dense(element)
+        return _sparse(element)
+    if hasattr(element, "has_value"):
+        return _convert(element.get_value()) if element.has_value() else None
+    if hasattr(element, "dtype"):
+        return _dense(element)
+    raise Invalid(f"from_tf: torch has no form for a {type(element).__name__}; map the dataset to tensors")
+
+
+def _sparse(tensor: Any) -> Any:
+    import tensorflow as tf
+
+    if tensor.dtype == tf.string:
+        raise Invalid("from_tf: torch has no sparse tensors of strings; map them to dense ones with tf.sparse.to_dense, or to numbers")
+    shape = tuple(tensor.dense_shape.numpy())
+    return torch.sparse_coo_tensor(_dense(tensor.indices).T, _dense(tensor.values), shape, check_invariants=True)
 
 
 def _dense(tensor: Any) -> Any:

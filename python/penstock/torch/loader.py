@@ -16,6 +16,7 @@ from penstock.torch.tensors import batch_of, converted, row_of, rows_of
 if TYPE_CHECKING:
     from penstock.service import Service
 
+_PREFETCH = 2  # batches
 _OF_TORCH = {  # arguments of torch's DataLoader that have no meaning here, and what to write instead
     "sampler": "shuffle=True permutes the dataset, and ranks share one job without a DistributedSampler; choose rows with filter, take, skip or mix",
     "batch_sampler": "give batch_size, or a dataset that is batched already",
@@ -25,6 +26,7 @@ _OF_TORCH = {  # arguments of torch's DataLoader that have no meaning here, and 
     "pin_memory_device": "give device=",
     "in_order": "give processing_mode='strict' for one order, 'shared' for whichever batch is ready",
 }
+_DEFAULTS_OF_TORCH = {"pin_memory_device": "", "in_order": True}  # those of them that are not None
 
 
 class DataLoader(Loader):
@@ -35,11 +37,12 @@ class DataLoader(Loader):
     shuffle: datasets that are read by index are permuted as a whole, others in buffers.
     service, job_name, seed, epochs, timeout, even, compression: as for `Dataset.distribute`; epochs=None reads one at each iteration.
     processing_mode: "strict" (one order of batches, whatever the number of workers; with shuffle=False the dataset's own), or "shared".
-    mesh: a DeviceMesh whose dimension "dp" (or "data", "dp_replicate", or the first) tells ranks apart; ranks that differ in other dimensions are
-        mirrors: they see the same batches.
+    mesh: a DeviceMesh whose dimensions of data ("dp", "data", "dp_replicate", "dp_shard", "fsdp", …; all that it has) tell ranks apart; ranks that
+        differ in other dimensions alone are mirrors: they see the same batches.
     group: the process group whose ranks share the job, where it is not all of them.
     collate_fn: gets the list of a batch's rows, in this process, as the dataset gave them; the row itself where there are no batches.
     pin_memory, device: batches are pinned, or moved to `device`, on a thread, up to `prefetch_factor` ahead of the loop.
+    timeout=0 and prefetch_factor=None, torch's own defaults, are as if they were not given.
     num_workers, persistent_workers: accepted, and mean nothing: workers are not of this process.
     What else torch's has (a sampler, worker_init_fn) is refused, with what to give instead.
     """
@@ -50,7 +53,7 @@ class DataLoader(Loader):
         drop_last=flag,
         collate_fn=optional(function("a function of a list of rows")),
         pin_memory=flag,
-        prefetch_factor=whole(1),
+        prefetch_factor=optional(whole(1)),
     )
     def __init__(
         self,
@@ -69,7 +72,7 @@ class DataLoader(Loader):
         collate_fn: Callable[[list[Any]], Any] | None = None,
         pin_memory: bool = False,
         device: Any = None,
-        prefetch_factor: int = 2,
+        prefetch_factor: int | None = _PREFETCH,
         timeout: float | None = None,
         even: str = "auto",
         compression: str | None = "auto",
@@ -82,11 +85,12 @@ class DataLoader(Loader):
         self.batch_size = batch_size
         self._collate = collate_fn
         self._mover = Mover(device, pin_memory)
-        self._depth = prefetch_factor
+        self._depth = prefetch_factor or _PREFETCH
         self._ahead: Ahead | None = None
         batches = batches_of(dataset, batch_size, shuffle, drop_last)
         self._batched: bool = batches._facts["batch"] > 0
         self._types = batches._value_types()
+        self._arrays = batches._array_columns(unbatched=True)
         super().__init__(
             batches,
             places.find(mesh, group, job_name),
@@ -96,7 +100,7 @@ class DataLoader(Loader):
             epochs=epochs,
             even=even,
             compression=compression,
-            timeout=timeout,
+            timeout=None if timeout == 0 else timeout,
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -133,13 +137,13 @@ class DataLoader(Loader):
         if not self._batched:
             row = row_of(element, self._types)
             return converted(row) if self._collate is None else self._collate(row)
-        return batch_of(element, self._types) if self._collate is None else self._collate(rows_of(element, self._types))
+        return batch_of(element, self._types) if self._collate is None else self._collate(rows_of(element, self._types, self._arrays))
 
 
 def _refuse(of_torch: dict[str, Any]) -> None:
-    """One that is left at None asks for nothing."""
+    """One that is as torch has it where it is left out asks for nothing."""
     for name, value in of_torch.items():
         if name not in _OF_TORCH:
             raise TypeError(f"DataLoader() got an unexpected keyword argument {name!r}")
-        if value is not None:
+        if value is not None and value != _DEFAULTS_OF_TORCH.get(name):
             raise Invalid(f"DataLoader: {name} is torch's, and means nothing where others' workers read: {_OF_TORCH[name]}")

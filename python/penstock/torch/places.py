@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,11 @@ from penstock._check import wrong
 from penstock._loader import Place
 from penstock.errors import Invalid
 
-_DATA_DIMENSIONS = ("dp", "data", "dp_replicate")
+# As torch, torchtitan, Lightning and Accelerate name them. HSDP and expert parallelism have several, and ranks that differ in any read other rows.
+_DATA_DIMENSIONS = {
+    *("dp", "data", "data_parallel", "ddp", "fsdp", "replicate", "shard"),
+    *("dp_replicate", "dp_shard", "dp_shard_mod_ep", "dp_shard_in_ep"),
+}
 
 
 def find(mesh: Any, group: Any, job_name: str | None) -> Place:
@@ -32,11 +37,32 @@ def _in_group(group: Any) -> tuple[int, int]:
 
 
 def _in_mesh(mesh: Any, job_name: str | None) -> Place:
-    names = list(mesh.mesh_dim_names or ())
-    data = next((names.index(name) for name in _DATA_DIMENSIONS if name in names), 0)
-    coordinate, sizes = list(mesh.get_coordinate()), list(mesh.mesh.shape)
-    index, consumers = coordinate.pop(data), sizes.pop(data)
-    mirror = 0
-    for at, size in zip(coordinate, sizes):
-        mirror = mirror * size + at
-    return Place.mirror(job_name, index, consumers, mirror, math.prod(sizes))
+    coordinate, sizes = mesh.get_coordinate(), list(mesh.mesh.shape)
+    if coordinate is None:
+        raise Invalid("mesh=: this rank is not in the mesh; make a loader only on ranks that are")
+    data = _data_dimensions(list(mesh.mesh_dim_names or ()), len(sizes))
+    others = [at for at in range(len(sizes)) if at not in data]
+    index, consumers = _flattened(coordinate, sizes, data)
+    mirror, mirrors = _flattened(coordinate, sizes, others)
+    return Place.mirror(job_name, index, consumers, mirror, mirrors)
+
+
+def _data_dimensions(names: list[str], dimensions: int) -> list[int]:
+    """By which ranks read rows of their own; those that differ in others alone read the same."""
+    if dimensions == 1:
+        return [0]
+    known = [at for at, name in enumerate(names) if name in _DATA_DIMENSIONS]
+    if not known:
+        raise Invalid(
+            f"mesh=: none of its {dimensions} dimensions {tuple(names)} is known to be of data ({', '.join(sorted(_DATA_DIMENSIONS))}); "
+            "name it so, or give group= the process group whose ranks read different rows, and a job_name= of its own to each such group"
+        )
+    return known
+
+
+def _flattened(coordinate: Sequence[int], sizes: Sequence[int], dimensions: Sequence[int]) -> tuple[int, int]:
+    """Which of how many ranks along these dimensions."""
+    index = 0
+    for at in dimensions:
+        index = index * sizes[at] + coordinate[at]
+    return index, math.prod(sizes[at] for at in dimensions)

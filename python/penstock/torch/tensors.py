@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,13 @@ def batch_of(element: Any, types: Any) -> Any:
     return _typed(element, types, lambda leaf, kind: _text(leaf, kind) if kind in TEXT else _tensor(leaf))
 
 
-def rows_of(element: Any, types: Any) -> list[Any]:
-    """A batch as the list of its rows, of the types that the dataset gave: what a collate_fn takes."""
+def rows_of(element: Any, types: Any, arrays: Collection[int]) -> list[Any]:
+    """A batch as the list of its rows, of the types that the dataset gave: what a collate_fn takes.
+
+    arrays: places of columns whose rows are arrays, though they are ragged.
+    """
     columns: list[Any] = []
-    _typed(element, types, lambda leaf, kind: columns.append(_values(leaf, kind)))
+    _typed(element, types, lambda leaf, kind: columns.append(_values(leaf, kind, len(columns) in arrays)))
     builder = _columns.builder(_structure(types))
     return [builder(row) for row in zip(*columns)]
 
@@ -51,7 +54,7 @@ def map_tensors(element: Any, change: Callable[[Any], Any]) -> Any:
     return _map(element, changed)
 
 
-def _values(column: Any, kind: str) -> Any:
+def _values(column: Any, kind: str, are_arrays: bool) -> Any:
     """Those of its rows."""
     if kind in TEXT:
         return _text(column, kind)
@@ -59,6 +62,8 @@ def _values(column: Any, kind: str) -> Any:
         return map(as_array, column)
     if kind:
         return _list(column)
+    if isinstance(column, Ragged):  # a row has a shape where the column has none
+        return (_tensor(as_array(row) if are_arrays else row) for row in column)
     column = _tensor(column)
     return (column[i] for i in range(len(column)))
 
