@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 import penstock
 from conftest import StartCluster
-from penstock import Dataset
+from penstock import Dataset, _binary
 from support.cluster import TestCluster
 from support.waiting import wait_until
 
@@ -116,3 +117,15 @@ def test_what_user_code_forked_ends_with_the_job(start_cluster: StartCluster, tm
     with Dataset.from_range(100).map(_Forks(tmp_path / "children"), spec=ROW).distribute(cluster.address) as reader:
         assert len(list(reader)) == 100
     _are_gone(tmp_path / "children")
+
+
+def test_a_python_that_cannot_become_an_executor_is_told_with_what_it_said(
+    start_cluster: StartCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = tmp_path / "python-without-packages"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setattr(_binary, "environment", lambda: {**os.environ, "PENSTOCK_PYTHON": str(bare)})
+    cluster = start_cluster(1, worker_flags=CODE)
+    with pytest.raises(penstock.ExecutorError, match="No module named 'penstock'.*PENSTOCK_PYTHON.*PYTHONPATH"):
+        list(Dataset.from_range(5).map(lambda x: x, spec=ROW).distribute(cluster.address, timeout=30))

@@ -4,7 +4,7 @@ import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -153,6 +153,24 @@ def test_ragged_rows_are_jagged_to_a_collate_fn_also_where_their_lengths_happen_
     agreeing, differing = tensors.rows_of(column, "", arrays=())
     assert (agreeing.values.tolist(), agreeing.offsets.tolist()) == ([0, 1], [0, 1, 2])
     assert (differing.values.tolist(), differing.offsets.tolist()) == ([2, 3, 4, 5, 6], [0, 2, 5])
+
+
+class Row(NamedTuple):
+    i: int
+    x: torch.Tensor
+
+
+class NamedRows(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int) -> Row:
+        return Row(i, torch.tensor([i]))
+
+
+def test_named_tuples_are_made_again_by_a_collate_fn() -> None:
+    (batch,) = DataLoader(NamedRows(), 4, service="inline", collate_fn=lambda rows: [Row(*row) for row in rows])
+    assert batch == [NamedRows()[i] for i in range(4)]
 
 
 def test_it_is_a_dataset_for_loaders_that_want_one() -> None:

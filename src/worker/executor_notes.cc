@@ -13,6 +13,7 @@ namespace penstock::worker {
 namespace {
 
 constexpr size_t kFramesTold = 3;
+constexpr size_t kLineTold = 500;  // letters
 
 }  // namespace
 
@@ -48,6 +49,14 @@ std::string EndOfStack(const std::string& stacks) {
     told += (frames++ == 0 ? "" : ", called from ") + line.substr(std::strlen("  "));
   }
   return told;
+}
+
+std::string LastLine(const std::string& said) {
+  const size_t end = said.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) return "";
+  const size_t before = said.rfind('\n', end);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  return said.substr(begin, std::min(end - begin + 1, kLineTold));
 }
 
 }  // namespace penstock::worker

@@ -1,5 +1,5 @@
 // What an executor leaves behind in the file that it was given for its stacks: in the first page what it worked on, behind it what faulthandler
-// wrote.
+// wrote; what the interpreter wrote, where it ended before it had begun.
 #pragma once
 
 #include <cstddef>
@@ -23,5 +23,7 @@ ExecutorDoing ReadDoing(int file);
 std::string ReadStacks(int file);
 // The innermost frames of user code in the thread that faulthandler calls the current one, else in the first, in a line; "" where there are none.
 std::string EndOfStack(const std::string& stacks);
+// The last line that says something; "" where there is none.
+std::string LastLine(const std::string& said);
 
 }  // namespace penstock::worker

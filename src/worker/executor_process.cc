@@ -15,6 +15,7 @@
 #include <deque>
 #include <fstream>
 #include <future>
+#include <iostream>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -49,6 +50,15 @@ uint64_t OwnBytes(pid_t pid) {
 std::string HowItEnded(int status) {
   if (WIFEXITED(status)) return "the executor ended by itself with exit code " + std::to_string(WEXITSTATUS(status));
   return "the executor was ended by signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+}
+
+// That of an interpreter which never became an executor, by what it said.
+std::string WhyItNeverBegan(const std::string& ended, const std::string& said) {
+  const std::string line = LastLine(said);
+  if (line.empty()) return ended;
+  return ended + " before it had begun: " + line +
+         "; the worker's Python must have penstock and what the dataset's code imports: name one with PENSTOCK_PYTHON, or set PYTHONPATH where the "
+         "worker is started";
 }
 
 bool WriteAll(int fd, const void* data, size_t size, std::span<const int> descriptors) {
@@ -236,6 +246,7 @@ class ExecutorProcess::State {
     Pending& call = *pending_.front();
     pending_.pop_front();
     head_since_ = Clock::System().Now();
+    begun_ = true;
     call.answer = std::move(text);
     call.answered = call.done = true;
     changed_.notify_all();
@@ -292,8 +303,9 @@ class ExecutorProcess::State {
     waitpid(pid_, &status, 0);
     const std::lock_guard lock(mutex_);
     gone_ = true;
-    if (why_.empty()) why_ = HowItEnded(status);
     stacks_ = ReadStacks(dump_.get());
+    if (!begun_) std::clog << stacks_ << std::flush;  // what would have been in the worker's log
+    if (why_.empty()) why_ = begun_ || !WIFEXITED(status) ? HowItEnded(status) : WhyItNeverBegan(HowItEnded(status), stacks_);
     doing_ = ReadDoing(dump_.get());
     LogInfo("executor.end", {{"pid", pid_}, {"why", why_}});
     bool first = true;
@@ -328,6 +340,7 @@ class ExecutorProcess::State {
   std::deque<Pending*> pending_;  // in the order sent: the first is being worked on
   TimePoint head_since_{};
   TimePoint look_at_{};  // the watching thread's
+  bool begun_ = false;   // it has answered
   bool killed_ = false;
   bool gone_ = false;
   std::string why_;

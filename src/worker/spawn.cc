@@ -93,10 +93,10 @@ Result<pid_t> SpawnExecutor(const std::string& python, int socket, int dump, uin
   const Fd high_socket(fcntl(socket, F_DUPFD_CLOEXEC, 64));
   const Fd high_dump(fcntl(dump, F_DUPFD_CLOEXEC, 64));
   posix_spawn_file_actions_addopen(&plan.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&plan.actions, STDERR_FILENO, STDOUT_FILENO);  // prints of user code go to the worker's log
+  posix_spawn_file_actions_adddup2(&plan.actions, STDERR_FILENO, kExecutorLog);  // prints of user code go to the worker's log
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO, kExecutorDump}) posix_spawn_file_actions_adddup2(&plan.actions, high_dump.get(), output);
   posix_spawn_file_actions_adddup2(&plan.actions, high_socket.get(), kExecutorSocket);
-  posix_spawn_file_actions_adddup2(&plan.actions, high_dump.get(), kExecutorDump);
-  posix_spawn_file_actions_addclosefrom_np(&plan.actions, kExecutorDump + 1);
+  posix_spawn_file_actions_addclosefrom_np(&plan.actions, kExecutorLog + 1);
   std::vector<std::string> command{Interpreter(python), "-m", "penstock._executor", std::to_string(memory)};
   std::vector<std::string> variables = Environment();
   std::vector<char*> argv = Pointers(command);

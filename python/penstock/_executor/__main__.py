@@ -22,6 +22,7 @@ from penstock._executor.runner import Runner
 
 SOCKET = 3
 DUMP = 4
+LOG = 5
 MAX_DESCRIPTORS = 4
 
 
@@ -149,7 +150,22 @@ def limit_memory(allowed: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (used + allowed, resource.RLIM_INFINITY))
 
 
+def release_output() -> None:
+    """What is printed from now on goes to the worker's log, and so does what was said before: until here it was kept, for the case that this process
+    could not begin.
+    """
+    sys.stdout.flush()
+    for output in (sys.stdout, sys.stderr):
+        os.dup2(LOG, output.fileno())
+    os.close(LOG)
+    said = os.pread(DUMP, os.fstat(DUMP).st_size, doing.PAGE)
+    os.ftruncate(DUMP, doing.PAGE)
+    os.lseek(DUMP, doing.PAGE, os.SEEK_SET)
+    sys.stderr.buffer.write(said)
+
+
 def main() -> None:
+    release_output()
     _core.end_group_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(file=DUMP, all_threads=True)
