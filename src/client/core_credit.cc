@@ -182,23 +182,41 @@ void ClientCore::FeedLanes() {
     const uint64_t bytes = CreditFor(at->second, committed);
     if (bytes == 0) continue;
     committed -= credit.promised();
-    credit.outstanding += bytes;
-    if (std::exchange(credit.needs, 0) > 0) at->second.quiet_since = now_;
-    credit.unreturned -= std::min(bytes, credit.unreturned);
+    GiveCredit(at->second, bytes);
     committed += credit.promised();
-    Do(action::SendWorker{at->second.worker, at->second.stream, msg::Credit{bytes, {}}});
   }
   FeedStarved(open);
+}
+
+void ClientCore::GiveCredit(Lane& lane, uint64_t bytes) {
+  lane.credit.outstanding += bytes;
+  if (std::exchange(lane.credit.needs, 0) > 0) lane.quiet_since = now_;
+  lane.credit.unreturned -= std::min(bytes, lane.credit.unreturned);
+  Do(action::SendWorker{lane.worker, lane.stream, msg::Credit{bytes, {}}});
 }
 
 // No room comes back by itself: lanes give way, or the batch does not fit.
 void ClientCore::FeedStarved(const std::vector<Lanes::iterator>& open) {
   if (!StarvesByItself(LacksRoom(open)) || LetGiveWay(open.front())) return;
+  if (LetInBesideHeld(open.front()->second)) return;
   if (released_bytes_ > 0) return FailForHeld();
   const std::string what = job_.layout.batch == 0 ? "a row" : "a batch of " + std::to_string(job_.layout.batch) + " rows";
   FailReader(Status(Code::kTooLarge, what + " does not fit this reader's memory of " + std::to_string(options_.memory) + " bytes (" +
                                          std::to_string(counts_.held_bytes) + " are held, " + std::to_string(open.front()->second.credit.needs) +
                                          " more are to come, and it is not whole); raise memory, or make the batch smaller"));
+}
+
+// A `for` holds its last batch while it waits for the next, and that may be the view of a block that came before anybody knew how large the next one is.
+// What the loop holds is in no one's power here, so the one block that may be larger than the budget comes beside it: not at once, since it may be on its
+// way home; not where another block of ours is in the way, since those give way; and not where the loop holds more than the block that it waits for,
+// since such a loop keeps batches, and is told so. The budget is exceeded by no more than what the loop holds now, and that does not grow: from here on
+// the loop gets copies (LoopGetsCopies). To have workers cut blocks to the readers' memory would be stricter, but blocks are made for all who read them.
+bool ClientCore::LetInBesideHeld(Lane& lane) {
+  const uint64_t needs = lane.credit.needs;
+  const uint64_t others = Committed() - released_bytes_;
+  if (released_bytes_ == 0 || released_bytes_ > needs || (others > 0 && others + needs > options_.memory)) return false;
+  GiveCredit(lane, needs - std::min(needs, lane.credit.outstanding));
+  return true;
 }
 
 // The loop waits, and each open lane has a block that there is no room for.

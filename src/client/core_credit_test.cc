@@ -173,6 +173,30 @@ TEST(ClientMemory, ALoopThatHoldsWhatItsNextBatchNeedsIsToldSo) {
   EXPECT_NE(shell.failures[0].message().find("your loop holds batches of 6000 bytes"), std::string::npos) << shell.failures[0];
 }
 
+// As a `for` does, which lets go of its batch when it has the next.
+TEST(ClientMemory, ABlockLargerThanTheBudgetComesBesideTheSmallBatchThatTheLoopHolds) {
+  for (const uint64_t bytes : {kMemory - 100, 3 * kMemory}) {
+    CoreShell shell(BatchOf(1), kMemory);
+    shell.KeepMemory();
+    shell.Join({WorkerAt(1)});
+    shell.Grant({GrantOf(0), GrantOf(1)});
+    const auto open = shell.OpenOf(0);
+    const auto covered = [&] { return open.open.credit + shell.credit[open.stream] >= 200 + bytes; };
+    shell.Block(open.stream, 0, 1, 200);
+    EXPECT_EQ(shell.NextRows(), 1u);
+    EXPECT_EQ(shell.NextRows(), 0u);
+    for (const uint32_t lane : {0u, 1u}) shell.BlockWaits(shell.OpenOf(lane).stream, lane == 0 ? 1 : 0, lane == 0 ? 2 : 1, bytes);
+    EXPECT_FALSE(covered()) << "what was let go of may be on its way home";
+    shell.Pass(std::chrono::milliseconds(100));
+    ASSERT_TRUE(covered());
+    EXPECT_LT(shell.OpenOf(1).open.credit + shell.credit[shell.OpenOf(1).stream], bytes) << "one at a time";
+    shell.Block(open.stream, 1, 2, bytes);
+    EXPECT_EQ(shell.NextRows(), 1u);
+    EXPECT_TRUE(shell.core().LoopGetsCopies()) << "so what it holds does not grow";
+    EXPECT_TRUE(shell.failures.empty());
+  }
+}
+
 TEST(ClientMemory, ALoopThatLetsGoInTimeGoesOn) {
   CoreShell shell(BatchOf(1), kMemory);
   WaitBesideABatch(shell);

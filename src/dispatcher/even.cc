@@ -208,9 +208,7 @@ class Evener {
       if (pads() && used && TailOf(*consumer) > 0) tails.push_back(consumer);
     }
     if (tails.size() < 2) return false;
-    const auto rank = [this](const Consumer* consumer) {
-      return std::tuple(MarkOf(*consumer), MayGiveTail(*consumer), batch() - TailOf(*consumer));
-    };
+    const auto rank = [this](const Consumer* consumer) { return std::tuple(MarkOf(*consumer), MayGiveTail(*consumer), batch() - TailOf(*consumer)); };
     const auto to = std::min_element(tails.begin(), tails.end(), [&](const Consumer* a, const Consumer* b) { return rank(a) < rank(b); });
     Consumer* from = nullptr;
     for (Consumer* consumer : tails) {
@@ -226,9 +224,7 @@ class Evener {
   uint64_t TailOf(const Consumer& consumer) const { return RowsOf(consumer) % batch(); }
 
   // One that has no batch to repeat keeps what it has.
-  bool MayGiveTail(const Consumer& consumer) const {
-    return !HadNone(consumer) || ReadyRows(consumer) - TailOf(consumer) >= LeastBatch();
-  }
+  bool MayGiveTail(const Consumer& consumer) const { return !HadNone(consumer) || ReadyRows(consumer) - TailOf(consumer) >= LeastBatch(); }
 
   // A whole grant, the largest that is not more than that: of those alone it is known how many rows move. Else the smallest, to be divided.
   Grant& BestOfTail(const Consumer& from, uint64_t rows) {
