@@ -23,7 +23,8 @@
 // Ranges. The run of a lane that reached the end of a range is parked, and goes on with the open whose cursor it stands at. An open that a run
 // of its lane has yet to reach waits for it, and one that no run is on its way to a moment for an earlier one. When its loop waits too, the range
 // before it is made ahead to its end, whether that one's loop reads or not; and where there is no room for it, and the run has not moved for half a
-// second, the open gets a run of its own.
+// second, the open gets a run of its own. A run whose consumer leaves within its range is parked where it stands, and goes on with the range behind
+// that, or with a later one whose loop has waited half a second: rows between are made and passed over, which is less than to begin anew.
 #pragma once
 
 #include <chrono>
