@@ -119,6 +119,7 @@ class PyReader {
     out["reopened"] = stats.reopened;
     out["hedged"] = stats.hedged;
     out["dropped_rows"] = stats.dropped_rows;
+    out["repeated_batches"] = stats.repeated_batches;
     out["bytes_held"] = stats.bytes_held;
     out["waiting_for"] = stats.waiting_for;
     return out;

@@ -74,6 +74,21 @@ def test_with_pad_no_whole_batch_is_lost_and_one_at_most_is_short(start_cluster:
         assert sum(map(len, came)) == len({row for rows in came for row in rows}) == (483 // batch * batch if drop_remainder else 483)
 
 
+def test_what_a_loop_gets_again_to_end_with_the_others_is_counted(start_cluster: StartCluster) -> None:
+    address = start_cluster(1).address
+
+    def read(index: int) -> tuple[list[list[int]], int]:
+        dataset = Dataset.from_range(50).batch(10)
+        with dataset.distribute(address, job_name="job", consumer_index=index, num_consumers=2, even="pad", timeout=60) as reader:
+            return [batch.tolist() for batch in reader], reader.stats().repeated_batches
+
+    with ThreadPoolExecutor(2) as pool:
+        got = list(pool.map(read, range(2)))
+    assert sum(counted for _, counted in got) == 1
+    for batches, counted in got:
+        assert sum(batch == before for before, batch in zip(batches, batches[1:], strict=False)) == counted
+
+
 def test_ranks_that_reduce_their_gradients_in_every_step_do_not_hang(start_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = start_cluster(2)
     pattern = _uneven_files(tmp_path, [300, 11, 41, 7, 29])

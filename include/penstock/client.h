@@ -121,9 +121,10 @@ struct ReaderStats {
   uint64_t wire_bytes = 0;             // …and what they took on sockets: nothing in shared memory, fewer where they were compressed
   std::chrono::nanoseconds waited{0};  // in Next(), for data
   uint64_t lanes_done = 0;
-  uint64_t reopened = 0;      // lanes that moved to another worker…
-  uint64_t hedged = 0;        // …these since they were behind the others
-  uint64_t dropped_rows = 0;  // by rule: drop_remainder, even=drop
+  uint64_t reopened = 0;          // lanes that moved to another worker…
+  uint64_t hedged = 0;            // …these since they were behind the others
+  uint64_t dropped_rows = 0;      // by rule: drop_remainder, even=drop
+  uint64_t repeated_batches = 0;  // mode shared: the loop's last batch once more, so that all end at one step
   uint64_t bytes_held = 0;
   std::string waiting_for;  // in words; "" when data is ready
 };

@@ -37,6 +37,7 @@ class Stats:
     reopened: int  # lanes that moved to another worker…
     hedged: int  # …these since they were behind the others
     dropped_rows: int  # by rule: drop_remainder, even="drop"
+    repeated_batches: int  # in shared: the last batch once more, so that all ranks end at one step
     bytes_held: int
     waiting_for: str  # in words; "" when data is ready
 

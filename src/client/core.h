@@ -5,12 +5,12 @@
 // the shelf (shelf.h) what to deliver. What was delivered it learns from the shelf's progress. Blocks are handles here: a block is let go of
 // by Release alone, and its bytes count until Freed says that the memory is gone (the loop may hold a batch longer).
 //
-// Memory: blocks that are held, that credit lets come, or that are being copied never take more than the budget together; one block larger than
-// all of it may come when there is no other, or beside the last batch that the loop holds while it waits. A worker sends what its credit covers, and says how large the next block is where it does not; so
-// credit that covers nothing counts for nothing, and room goes to the lane that is nearest to a whole batch. Where all wait for room and none
-// comes back, other lanes give way: they let go of what the loop has not had, and begin again there when it has had its batch. A loop that holds
-// so much itself that its next batch does not fit beside it is told so. Strict: a batch larger than all of it may come when there is no other.
-// Bytes of an ended lane are credited, too: the worker counts what its consumers keep.
+// Memory: blocks that are held, that credit lets come, or that are being copied never take more than the budget together; one block larger than all
+// of it may come when there is no other, or beside the last batch that the loop holds while it waits. A worker sends what its credit covers, and says
+// how large the next block is where it does not; so credit that covers nothing counts for nothing, and room goes to the lane that is nearest to a
+// whole batch. Where all wait for room and none comes back, other lanes give way: they let go of what the loop has not had, and begin again there
+// when it has had its batch. A loop that holds so much itself that its next batch does not fit beside it is told so. Strict: a batch larger than all
+// of it may come when there is no other. Bytes of an ended lane are credited, too: the worker counts what its consumers keep.
 #pragma once
 
 #include <cstdint>

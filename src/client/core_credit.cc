@@ -206,11 +206,12 @@ void ClientCore::FeedStarved(const std::vector<Lanes::iterator>& open) {
                                          " more are to come, and it is not whole); raise memory, or make the batch smaller"));
 }
 
-// A `for` holds its last batch while it waits for the next, and that may be the view of a block that came before anybody knew how large the next one is.
-// What the loop holds is in no one's power here, so the one block that may be larger than the budget comes beside it: not at once, since it may be on its
-// way home; not where another block of ours is in the way, since those give way; and not where the loop holds more than the block that it waits for,
-// since such a loop keeps batches, and is told so. The budget is exceeded by no more than what the loop holds now, and that does not grow: from here on
-// the loop gets copies (LoopGetsCopies). To have workers cut blocks to the readers' memory would be stricter, but blocks are made for all who read them.
+// A `for` holds its last batch while it waits for the next, and that may be the view of a block that came before anybody knew how large the next one
+// is. What the loop holds is in no one's power here, so the one block that may be larger than the budget comes beside it: not at once, since it may
+// be on its way home; not where another block of ours is in the way, since those give way; and not where the loop holds more than the block that it
+// waits for, since such a loop keeps batches, and is told so. The budget is exceeded by no more than what the loop holds now, and that does not grow:
+// from here on the loop gets copies (LoopGetsCopies). To have workers cut blocks to the readers' memory would be stricter, but blocks are made for
+// all who read them.
 bool ClientCore::LetInBesideHeld(Lane& lane) {
   const uint64_t needs = lane.credit.needs;
   const uint64_t others = Committed() - released_bytes_;

@@ -133,6 +133,7 @@ class InlineReader final : public Reader, private InlineLanes {
     stats.rows = totals.rows;
     stats.batches = totals.batches;
     stats.dropped_rows = totals.dropped_rows;
+    stats.repeated_batches = totals.repeated;
     stats.waited = totals.waited;
     stats.bytes = bytes_;
     stats.lanes_done = runs_.lanes_done();

@@ -316,6 +316,7 @@ ReaderStats ReaderIo::Stats() {
     stats.rows = totals.rows;
     stats.batches = totals.batches;
     stats.dropped_rows = totals.dropped_rows;
+    stats.repeated_batches = totals.repeated;
     stats.waited = totals.waited;
     stats.bytes = bytes_;
     stats.wire_bytes = counts.wire_bytes;

@@ -88,6 +88,7 @@ struct ShelfTotals {
   uint64_t epoch_batches = 0;  // of the epoch that is being read
   uint64_t tag = 0;            // of the last batch that the loop came back after
   uint64_t dropped_rows = 0;   // by drop_remainder, or even
+  uint64_t repeated = 0;       // batches that the loop got again, to end where the others do (even)
   Duration waited{0};          // by the loop, for a batch
 };
 

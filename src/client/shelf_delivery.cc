@@ -103,6 +103,7 @@ Shelf::Taken Shelf::NextLocked() {
   if (!failure_.ok()) return failure_;
   if (may && Short() && totals_.epoch_batches > 0) {  // without any there is none to repeat
     ++totals_.epoch_batches;
+    ++totals_.repeated;
     log_.Close();  // a step without rows of its own
     kept_tag_ = asked_tag_;
     return Again{};

@@ -73,6 +73,7 @@ TEST_F(ShelfEvenTest, AShortLoopGetsItsTailAndThenItsLastBatchAgain) {
   Start({6});
   shelf_.SetSteps(Epoch{0}, 4, 4);
   EXPECT_EQ(Drain(), "4 2 again again end");
+  EXPECT_EQ(shelf_.totals().repeated, 2u);
   EXPECT_EQ(shelf_.totals().rows, 6u);
 }
 

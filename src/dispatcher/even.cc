@@ -198,9 +198,10 @@ class Evener {
     return true;
   }
 
-  // `pad`: what is less than a batch in several places makes whole ones in fewer, so that one is short in all (or is dropped, where short ones are) and
-  // no more are repeated than all rows together make necessary. It goes to the one that can come least far: another's memory may be full, and what goes
-  // on there is taken from it (MoveToPoorest). Each time a tail goes, or two are less alike, or what is given is divided: it ends. False: nothing moves.
+  // `pad`: what is less than a batch in several places makes whole ones in fewer, so that one is short in all (or is dropped, where short ones are)
+  // and no more are repeated than all rows together make necessary. It goes to the one that can come least far: another's memory may be full, and
+  // what goes on there is taken from it (MoveToPoorest). Each time a tail goes, or two are less alike, or what is given is divided: it ends. False:
+  // nothing moves.
   bool JoinTails(uint64_t steps) {
     std::vector<Consumer*> tails;
     for (Consumer* consumer : members_) {

@@ -267,8 +267,8 @@ std::vector<LaneKey> Ledger::LanesRead(const Branch& branch) const {
   return lanes;
 }
 
-// Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one. With `pad` the short batch that `drop_remainder` names, and fewer rows
-// (there: batches) than consumers, where these are all that is left of it: some would have nothing to repeat.
+// Rows that `even` may drop in one epoch: fewer than a batch a consumer, and one. With `pad` the short batch that `drop_remainder` names, and fewer
+// rows (there: batches) than consumers, where these are all that is left of it: some would have nothing to repeat.
 uint64_t Ledger::MayMiss(const Branch& branch, Epoch epoch) const {
   if (job_->even == Even::kUneven || (job_->even == Even::kPad && job_->mode == Mode::kStrict)) return 0;
   uint64_t consumers = job_->consumers;
