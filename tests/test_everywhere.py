@@ -102,12 +102,12 @@ def _tfjob(program: Program, state: Path) -> dict[str, Any]:
     dispatcher = {"args": ["dispatcher", "--state-dir", str(state)], "ports": [{"name": "tfjob-port", "containerPort": 5050}]}
     pod_ip = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     reader = {"args": ["worker", "--memory", "64MiB"], "env": [pod_ip]}
-    types = {"Chief": (trainer, 1), "Worker": (trainer, 2), "DatasetDispatcher": (dispatcher, 1), "DatasetWorker": (reader, 2)}
+    types = {"Worker": (trainer, 3), "DatasetDispatcher": (dispatcher, 1), "DatasetWorker": (reader, 2)}
     replicas = {
         name: {"replicas": count, "restartPolicy": "ExitCode", "template": {"spec": {"containers": [{"name": "tensorflow", **container}]}}}
         for name, (container, count) in types.items()
     }
-    # All ranks shall have written what they got before the readers, and they, are stopped.
+    # All ranks shall have written what they got before the readers, and they, are stopped: with a chief the job would end with that.
     spec = {"runPolicy": {"cleanPodPolicy": "Running"}, "successPolicy": "AllWorkers", "tfReplicaSpecs": replicas}
     return {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "reco"}, "spec": spec}
 

@@ -4,6 +4,7 @@ import gzip
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +110,16 @@ read.wait()
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT as a terminal's programs have it: what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("mode", ["shared", "strict"])
-def test_a_ctrl_c_that_comes_upon_a_function_is_the_loop_s(mode: str, tmp_path: Path) -> None:
+def test_a_ctrl_c_that_comes_upon_a_function_is_the_loop_s(mode: str, tmp_path: Path, ctrl_c: None) -> None:
     once = tmp_path / "once"
 
     def interrupted(i: int) -> int:
