@@ -19,9 +19,10 @@ namespace {
 // A Ctrl-C, which is the loop's and no error of the code that it came upon: errors.py raises it there, once for each number.
 Status Interrupted() {
   static uint64_t number = 0;  // under the GIL
-  return Status(Code::kExecutor,
-                "the loop was interrupted while it made rows, and its reader has ended with that; distribute the dataset again, and load_state_dict() "
-                "to go on where it was")
+  return Status(
+             Code::kExecutor,
+             "the loop was interrupted while it made rows, and its reader has ended with that; distribute the dataset again, and load_state_dict() "
+             "to go on where it was")
       .With("interrupt", std::to_string(++number));
 }
 

@@ -9,7 +9,7 @@
 namespace penstock {
 namespace {
 
-constexpr std::chrono::seconds kReadAheadFor{1};         // of the loop's time
+constexpr std::chrono::seconds kReadAheadFor{1};           // of the loop's time
 constexpr std::chrono::milliseconds kGrantsAheadFor{100};  // of which a beat, its commit and its answer take a small part
 constexpr uint64_t kMostSpareGrants = 64;
 
