@@ -6,8 +6,8 @@ from typing import Any
 
 _INFLATE = (
     "By samples, two thirds of the time for a row are the decoder of symbols, which two files share in one loop: 2.15 us of 2.75, against 2.92 for a "
-    "file alone; three or four files in a loop take longer again (2.3, 2.5), for registers run out. gzip's own CRC, the codes of blocks and crc32c are "
-    "4 % each, parsing 6 %."
+    "file alone; three or four files in a loop take longer again (2.3, 2.5), for registers run out. gzip's own CRC, the codes of blocks and crc32c "
+    "are 4 % each, parsing 6 %."
 )
 _MEMORY = (
     "The rest is memory: where files cannot be cut, a lane has whole ones, and rows leave its shuffle buffer of 24 MB in an order that no cache "
