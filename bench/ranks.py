@@ -156,9 +156,19 @@ def _with_ranks(batches_of: Callable[[int], Iterator[Any]], ranks: int, batches:
     return Figures(held, sum(taken) / seconds, min(taken) / max(1, *taken))
 
 
+def _children(process: int) -> list[int]:
+    children: list[int] = []
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children += [int(child) for child in path.read_text().split()]
+        except OSError:  # the thread has ended meanwhile
+            continue
+    return children
+
+
 def _held(process: int) -> float:
     """MiB that are resident of a process and its children; the memory that they share counts once."""
-    own = [process, *(int(child) for path in Path(f"/proc/{process}/task").glob("*/children") for child in path.read_text().split())]
+    own = [process, *_children(process)]
     kinds = [dict(line.split(":", 1) for line in Path(f"/proc/{member}/status").read_text().splitlines()) for member in own]
     private = sum(int(kind[name].split()[0]) for kind in kinds for name in ("RssAnon", "RssFile"))
     return (private + max(int(kind["RssShmem"].split()[0]) for kind in kinds)) / 1024

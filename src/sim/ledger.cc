@@ -330,7 +330,8 @@ void Ledger::CheckEven(const Branch& branch, const Outcome& outcome, std::vector
   }
 }
 
-// Where loops are in step `pad` gives no more than one short batch, and fewer steps that repeat one than there are consumers.
+// Where loops are in step `pad` gives no more than one short batch, and fewer steps that repeat one than there are consumers. Where all rows make
+// fewer batches than there are consumers, some would have none to repeat: each gets rows of its own.
 void Ledger::CheckPadding(const Branch& branch, std::vector<std::string>& wrong) const {
   for (Epoch epoch{0}; Raw(epoch) < job_->epochs; epoch = Epoch{Raw(epoch) + 1}) {
     uint64_t steps = 0;
@@ -347,7 +348,8 @@ void Ledger::CheckPadding(const Branch& branch, std::vector<std::string>& wrong)
     const auto shorter = branch.short_batches.find(epoch);
     const uint64_t short_batches = shorter == branch.short_batches.end() ? 0 : shorter->second;
     if (ranks.size() != branch.starts.size()) continue;
-    if (steps < batches + ranks.size() && short_batches <= (job_->layout.drop_remainder ? 0 : 1)) continue;
+    const uint64_t may_be_short = job_->layout.drop_remainder ? 0 : batches < ranks.size() ? ranks.size() : 1;
+    if (steps < batches + ranks.size() && short_batches <= may_be_short) continue;
     wrong.push_back("epoch " + std::to_string(Raw(epoch)) + " of " + std::to_string(rows) + " rows was padded to " + std::to_string(steps) +
                     " steps of " + std::to_string(ranks.size()) + " consumers, with " + std::to_string(short_batches) + " short batches");
   }
