@@ -104,7 +104,8 @@ Shelf::Taken Shelf::NextLocked() {
   if (closed_) return ReaderClosed();
   const bool may = MayDeliver();
   std::vector<Slice> batch = may ? TryBatch() : std::vector<Slice>();
-  if (batch.empty() && may && Short() && !drop_remainder_) batch = TakeLoose(batch_);
+  // Where short batches are dropped, but there is none to repeat, it comes all the same: the others wait for this step.
+  if (batch.empty() && may && Short() && (!drop_remainder_ || totals_.epoch_batches == 0)) batch = TakeLoose(batch_);
   if (!batch.empty()) {
     LetGoOfLast();
     ++totals_.batches;

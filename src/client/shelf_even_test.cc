@@ -61,6 +61,12 @@ TEST_F(ShelfEvenTest, TheLoopStopsAtTheLimitAndGoesOnWhenItRises) {
   EXPECT_EQ(shelf_.TakeProgress().ready_batches, 2u);
 }
 
+TEST_F(ShelfEvenTest, WhoHasNoBatchToRepeatGetsTheShortOneThoughSuchAreDropped) {
+  Start({3}, /*drop_remainder=*/true);
+  shelf_.SetSteps(Epoch{0}, 2, 2);
+  EXPECT_EQ(Drain(), "3 again end");
+}
+
 TEST_F(ShelfEvenTest, WhatIsBeyondTheLastStepIsDroppedAndCountedAndItsLanesAreDone) {
   Start({20, 3});
   shelf_.SetSteps(Epoch{0}, 2, 2);
