@@ -22,8 +22,9 @@ LIMITS = {
         "crc32c 7 %; nothing else is above 2 %.",
     },
     "transport": {
-        "16 MiB, numpy": "By samples of a whole run, the workers' one copy of each row, past the caches, is ten times as much as anything else "
-        "that they or the loop do (the rest is of the start): memory is what is left. One core that copies an element to one place within its cache does a third more.",
+        "16 MiB, numpy": "By samples of a whole run, the workers' one copy of each row, past the caches, is ten times as much as anything "
+        "else that they or the loop do (the rest is of the start): memory is what is left. "
+        "One core that copies an element to one place within its cache does a third more.",
         "C++, over a socket": "By samples at 1 MiB: the worker's I/O thread 44 %, the client's 39 %, nearly all of it in the kernel as with the bare "
         "socket; the threads that cut blocks 10 %, of which the digests (crc32c) are half; the loop 7 %. All of them share the cores that the bare "
         "socket has for two threads.",
