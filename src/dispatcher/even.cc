@@ -209,14 +209,14 @@ class Evener {
       if (pads() && used && TailOf(*consumer) > 0) tails.push_back(consumer);
     }
     if (tails.size() < 2) return false;
-    const auto rank = [this](const Consumer* consumer) { return std::tuple(MarkOf(*consumer), MayGiveTail(*consumer), batch() - TailOf(*consumer)); };
+    const auto rank = [this](const Consumer* consumer) { return std::tuple(MarkOf(*consumer), !LivesOfTail(*consumer), batch() - TailOf(*consumer)); };
     const auto to = std::min_element(tails.begin(), tails.end(), [&](const Consumer* a, const Consumer* b) { return rank(a) < rank(b); });
     Consumer* from = nullptr;
     for (Consumer* consumer : tails) {
-      if (consumer != *to && MayGiveTail(*consumer) && (from == nullptr || TailOf(*consumer) < TailOf(*from))) from = consumer;
+      if (consumer != *to && SpareOfTail(*consumer) > 0 && (from == nullptr || TailOf(*consumer) < TailOf(*from))) from = consumer;
     }
     if (from == nullptr) return false;
-    const uint64_t rows = std::min(TailOf(*from), batch() - TailOf(**to));
+    const uint64_t rows = std::min(SpareOfTail(*from), batch() - TailOf(**to));
     Grant& given = BestOfTail(*from, rows);
     Move(*from, given, **to, given.second.ready_rows <= rows ? Share{} : ShareOf(given.second, rows, 0));
     return true;
@@ -224,8 +224,15 @@ class Evener {
 
   uint64_t TailOf(const Consumer& consumer) const { return RowsOf(consumer) % batch(); }
 
-  // One that has no batch to repeat keeps what it has.
-  bool MayGiveTail(const Consumer& consumer) const { return !HadNone(consumer) || ReadyRows(consumer) - TailOf(consumer) >= LeastBatch(); }
+  // It has no batch but what it keeps of its tail. More rows do not change that before they make a whole one, so who is given some stays the one
+  // that is given more.
+  bool LivesOfTail(const Consumer& consumer) const { return HadNone(consumer) && ReadyRows(consumer) - TailOf(consumer) < LeastBatch(); }
+
+  // What of it may go to another: one that has no batch to repeat keeps one.
+  uint64_t SpareOfTail(const Consumer& consumer) const {
+    const uint64_t kept = HadNone(consumer) ? LeastBatch() : 0;
+    return std::min(TailOf(consumer), ReadyRows(consumer) - std::min(ReadyRows(consumer), kept));
+  }
 
   // A whole grant, the largest that is not more than that: of those alone it is known how many rows move. Else the smallest, to be divided.
   Grant& BestOfTail(const Consumer& from, uint64_t rows) {

@@ -117,6 +117,30 @@ TEST_F(EvenTest, PaddingMakesWholeBatchesOfWhatIsLessThanOneInSeveralPlaces) {
   }
 }
 
+TEST_F(EvenTest, OfTwoWithoutABatchToRepeatOneGivesTheOtherWhatItLacksAndKeepsARow) {
+  Start(Even::kPad);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  Ended(readers[0], 0, {3});
+  Ended(readers[1], 0, {2});
+  ASSERT_EQ(readers[1].reply.revoke.size(), 1u) << "5 rows make one short batch, not two";
+  readers[1].Finish(h, readers[1].reply.revoke[0], {1, 0}, false, 0, true);
+  readers[0].reply = std::get<msg::BeatReply>(h.pushed.back().message);
+  Ended(readers[1], 0, {1});
+  readers[0].beat.ready_batches = 1;
+  Ended(readers[0], 0, {3, 1});
+  EXPECT_EQ(readers[0].reply.steps, 1u);
+}
+
+TEST_F(EvenTest, TwoThatKeepTheirLastRowsDoNotPassARowToAndFro) {
+  Start(Even::kPad, 3);
+  for (Scripted& reader : readers) reader.Hold(h, 1);
+  const size_t first = readers[0].reply.grants.size() == 2 ? 0 : 1;
+  Ended(readers[first], 0, {1, 1});
+  Ended(readers[1 - first], 0, {1});
+  EXPECT_TRUE(readers[first].reply.revoke.empty());
+  EXPECT_EQ(readers[1 - first].reply.steps, 1u) << "no row makes another batch whole";
+}
+
 TEST_F(EvenTest, WhereShortBatchesAreDroppedPaddingHasNoStepForOne) {
   drop_remainder = true;
   Start(Even::kPad);
