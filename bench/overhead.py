@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import side_by_side
+
 BATCH = 64
 NUMBERS = 4_000_000
 PASSES = 8  # over the files
@@ -115,7 +117,9 @@ def _compare(name: str, without: Run, with_it: Run, options: argparse.Namespace,
 
 
 def _child(run: Run, unguarded: Path, data: Path) -> dict[str, float]:
-    environment = dict(os.environ) if run.guarded else {**os.environ, "PYTHONPATH": str(unguarded.resolve())}
+    environment = {**os.environ, **side_by_side.QUIET}
+    if not run.guarded:
+        environment["PYTHONPATH"] = str(unguarded.resolve())
     command = [sys.executable, __file__, "--data", str(data), "--run", json.dumps(vars(run))]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -34,6 +34,25 @@ void ClientCore::On(TimePoint now, const ClientEvent& event, ClientActions& out)
     return;
   }
   std::visit([this](const auto& what) { Apply(what); }, event);
+  if (std::holds_alternative<event::Settle>(event) && !settles_later_) return;  // something else has come before it
+  if (MaySettleLater(event)) {
+    if (!std::exchange(settles_later_, true)) Do(action::SettleSoon{});
+    return;
+  }
+  settles_later_ = false;
+  Settle();
+}
+
+// In strict, words of groups, blocks and memory come many at a time, and what follows from one of them looks at all lanes of the ring.
+bool ClientCore::MaySettleLater(const ClientEvent& event) const {
+  if (!Reads() || !strict()) return false;
+  const auto* says = std::get_if<event::LaneSays>(&event);
+  const bool told = says != nullptr && std::holds_alternative<msg::Groups>(says->what);
+  return told || std::holds_alternative<event::BlockArrived>(event) || std::holds_alternative<event::Freed>(event);
+}
+
+// Does what follows from what came.
+void ClientCore::Settle() {
   if (phase_ == Phase::kJoining) JoinIfDue();
   if (phase_ == Phase::kReading) RestoreIfDue();
   if (Reads()) HedgeIfBehind();
@@ -204,6 +223,7 @@ bool ApplyToShelf(const ClientAction& action, Shelf& shelf) {
     bool operator()(const action::CloseWorker&) const { return false; }
     bool operator()(const action::SendWorker&) const { return false; }
     bool operator()(const action::Release&) const { return false; }
+    bool operator()(const action::SettleSoon&) const { return false; }
     bool operator()(const action::SetTimer&) const { return false; }
   };
   return std::visit(Visitor{shelf}, action);

@@ -72,6 +72,8 @@ class ClientCore {
   // Whether the open stream's worker has credit for a block of so many bytes; strict: was asked for a group, and told of one so large.
   bool Expects(LaneStream stream, uint64_t bytes) const;
   Generation generation() const { return job_.generation; }
+  // What follows from the newest events is to come, with Settle: progress can wait for that.
+  bool settles_later() const { return settles_later_; }
   // The dispatcher has lost the job, and does not have it back yet.
   bool rebuilding() const { return rebuild_ != RebuildStep::kNone; }
   // What a waiting loop waits for, in words: a worker, a lane, the dispatcher.
@@ -181,9 +183,12 @@ class ClientCore {
   void Apply(const msg::Registered&);
   void Apply(const event::Close&);
   void SayHowFar();
+  void Apply(const event::Settle&) {}
   void Apply(const event::Timer&) {}
 
   // core.cc: the whole of it
+  bool MaySettleLater(const ClientEvent& event) const;
+  void Settle();
   void JoinIfDue();
   void FailReader(Status status);
   void SetTimerIfChanged();
@@ -296,6 +301,7 @@ class ClientCore {
   const ClientCoreOptions options_;
   TimePoint now_{};
   ClientActions* out_ = nullptr;  // during On
+  bool settles_later_ = false;
 
   enum class Phase : uint8_t { kJoining, kReading, kFailed, kClosed } phase_ = Phase::kJoining;
   Status over_;  // why: kFailed, kClosed

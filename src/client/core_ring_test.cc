@@ -311,6 +311,34 @@ TEST(ClientCoreStrict, AWorkerHearsOnceAGroupThatTheLoopWaitsForItsLane) {
   EXPECT_EQ(shell.waits, 2) << "one group of a batch of two";
 }
 
+TEST(ClientCoreStrict, WhatFollowsFromWordsThatComeTogetherIsDoneOnce) {
+  Layout layout;
+  layout.lanes = 2;
+  layout.batch = 2;
+  CoreShell shell(layout);
+  shell.adjust_join = [](msg::Joined& joined) {
+    joined.mode = Mode::kStrict;
+    joined.consumers = 1;
+    joined.places = 2;
+  };
+  shell.Join({WorkerAt(1)});
+  shell.Answer(shell.Reply({}));
+  shell.SettleByHand();
+  for (const uint32_t lane : {0u, 1u}) {
+    shell.Do(event::LaneSays{shell.OpenOf(lane).stream, msg::Groups{.groups = {{{0, 0}, {2, 0}, 2, 200}}}});
+  }
+  EXPECT_EQ(shell.settles, 1);
+  EXPECT_TRUE(shell.takes.empty());
+  shell.Do(event::Settle{});
+  EXPECT_EQ(shell.takes.size(), 2u);
+  for (const uint32_t lane : {0u, 1u}) shell.Block(shell.OpenOf(lane).stream, 0, 2, 200);
+  EXPECT_EQ(shell.settles, 2);
+  shell.Pass(1ms);  // anything else is answered at once, with what has waited
+  EXPECT_EQ(shell.NextRows(), 2u);
+  shell.Do(event::Settle{});
+  EXPECT_EQ(shell.NextRows(), 2u);
+}
+
 TEST(ClientCoreStrict, ATailOfABatchThatIsDroppedStaysForTheEarlierBatchThatLiesInItToo) {
   Layout layout;
   layout.lanes = 5;

@@ -148,12 +148,14 @@ class CoreShell {
   ClientCore& core() { return core_; }
   void KeepMemory() { frees_ = false; }  // the loop holds its batches
   void ConnectByHand() { connects_ = false; }
+  void SettleByHand() { settles_ = false; }
 
   std::vector<msg::Beat> beats;
   std::vector<msg::Leave> leaves;
   std::vector<Opened> opens;
   std::set<LaneStream> closed;
   std::map<LaneStream, uint64_t> credit;  // given after the open
+  int settles = 0;                        // how often it asked for that
   int waits = 0;                          // how often a worker was told that the loop does
   std::map<LaneStream, msg::Take> takes;  // all that was wanted, and the newest mark
   std::vector<WorkerId> connects;
@@ -198,6 +200,9 @@ class CoreShell {
       if (frees_) freed_.push_back(release->handle);
     } else if (auto* set = std::get_if<action::SetTimer>(&action)) {
       timer = set->at;
+    } else if (std::holds_alternative<action::SettleSoon>(action)) {
+      ++settles;
+      if (settles_) Tell(event::Settle{});
     }
   }
 
@@ -241,6 +246,7 @@ class CoreShell {
   std::vector<action::ShrinkTail> shrinks_;
   bool frees_ = true;
   bool connects_ = true;
+  bool settles_ = true;
   bool waiting_ = false;
   uint64_t handles_ = 0;
 };

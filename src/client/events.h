@@ -70,14 +70,15 @@ struct GiveUpRestore {  // the user does not wait for it any longer: RestoreFail
 struct RestoreRefused {  // the answer to a SendRestore
   Status why;
 };
-struct Close {};  // after Shelf::Close and its progress
+struct Close {};   // after Shelf::Close and its progress
+struct Settle {};  // after a SettleSoon, and what came meanwhile
 struct Timer {};
 }  // namespace event
 
 using ClientEvent =
     std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp, event::WorkerDown,
                  event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, event::TailCopied, Progress, event::StartEpoch,
-                 event::Begin, event::Restore, event::GiveUpRestore, event::RestoreRefused, msg::Registered, event::Close, event::Timer>;
+                 event::Begin, event::Restore, event::GiveUpRestore, event::RestoreRefused, msg::Registered, event::Close, event::Settle, event::Timer>;
 
 // ---- what to do, in this order
 namespace action {
@@ -158,7 +159,8 @@ struct Fail {  // the reader: through the shelf, after what is ready
 struct Release {  // the handle: never named again
   Handle handle{};
 };
-struct SetTimer {  // one timer; a later one replaces it
+struct SettleSoon {};  // tell Settle when what is here already was told
+struct SetTimer {      // one timer; a later one replaces it
   TimePoint at;
 };
 }  // namespace action
@@ -166,7 +168,8 @@ struct SetTimer {  // one timer; a later one replaces it
 using ClientAction = std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker,
                                   action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut,
                                   action::ShelfEnd, action::ShelfWhole, action::ShrinkTail, action::ShelfRemove, action::ShelfLease,
-                                  action::ShelfCount, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SetTimer>;
+                                  action::ShelfCount, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SettleSoon,
+                                  action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;

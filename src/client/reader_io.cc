@@ -114,7 +114,7 @@ void ReaderIo::On(const ClientEvent& event) {
     for (const event::TailCopied& copied : std::exchange(copied_, {})) Tell(copied);
   }
   loop_gets_copies_.store(core_.LoopGetsCopies(), std::memory_order_relaxed);
-  TakeProgress();
+  if (!core_.settles_later()) TakeProgress();
 }
 
 void ReaderIo::Tell(const ClientEvent& event) {
@@ -129,6 +129,8 @@ void ReaderIo::TakeProgress() {
   if (!progress.marks.empty() || !progress.passed.empty() || progress.ring || (progress.waiting && !waited_before)) On(progress);
   AnswerParts();
 }
+
+void ReaderIo::Settle() { On(event::Settle{}); }
 
 void ReaderIo::TakeFreed() {
   for (const Handle handle : freed_->Take()) On(event::Freed{handle});
@@ -223,6 +225,7 @@ void ReaderIo::Perform(ClientAction action) {
     blocks_.Take(release->handle);
     return;
   }
+  if (std::holds_alternative<action::SettleSoon>(action)) return Post(&ReaderIo::Settle);
   const TimePoint at = std::get<action::SetTimer>(action).at;
   timer_->After(std::max(at - Clock::System().Now(), Duration{0}), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->On(event::Timer{});

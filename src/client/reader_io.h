@@ -91,6 +91,7 @@ class ReaderIo final : public LinkUser, public std::enable_shared_from_this<Read
   void Tell(const ClientEvent& event);
   void TakeProgress();
   void TakeFreed();
+  void Settle();
   void Perform(ClientAction action);
   void OnDispatcher(Result<Message> message);
   void SendDispatcher(Message message);

@@ -102,9 +102,12 @@ void Shelf::Add(const GrantName& grant, Cursor from, Epoch reading, Cursor to) {
     last_marks_.push_back(mark);
     return;
   }
-  if (!lanes_.emplace(grant, std::move(lane)).second) return;
-  const auto earlier = [](const GrantName& a, const GrantName& b) { return std::tie(a.from, a.lane) < std::tie(b.from, b.lane); };
-  rotation_.insert(in_order_ ? std::upper_bound(rotation_.begin(), rotation_.end(), grant, earlier) : rotation_.end(), grant);
+  const auto [at, added] = lanes_.emplace(grant, std::move(lane));
+  if (!added) return;
+  const auto earlier = [](Lanes::iterator a, Lanes::iterator b) {
+    return std::tie(a->first.from, a->first.lane) < std::tie(b->first.from, b->first.lane);
+  };
+  rotation_.insert(in_order_ ? std::upper_bound(rotation_.begin(), rotation_.end(), at, earlier) : rotation_.end(), at);
 }
 
 void Shelf::SetOpen(const GrantName& grant, bool open) {
@@ -155,8 +158,8 @@ void Shelf::Settle(Lanes::iterator lane) {
     if (!unasked_.contains(grant)) l.asked = *l.end;
   }
   if (l.left < group_) {
-    if (std::erase(rotation_, grant) > 0 && l.left > 0 && !Planted(Bug::kTailForgotten)) tails_.push_back(grant);
-    if (l.left == 0) std::erase(tails_, grant);
+    if (std::erase(rotation_, lane) > 0 && l.left > 0 && !Planted(Bug::kTailForgotten)) tails_.push_back(lane);
+    if (l.left == 0) std::erase(tails_, lane);
   }
 }
 
@@ -193,8 +196,8 @@ void Shelf::RemoveLocked(Lanes::iterator lane) {
   Mark mark = MarkOf(grant, lane->second);
   mark.removed = true;
   last_marks_.push_back(mark);
-  std::erase(rotation_, grant);
-  std::erase(tails_, grant);
+  std::erase(rotation_, lane);
+  std::erase(tails_, lane);
   dirty_.erase(grant);
   unasked_.erase(grant);
   lanes_.erase(lane);

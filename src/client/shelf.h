@@ -219,7 +219,7 @@ class Shelf {
   std::vector<Slice> TryGroups();
   std::vector<Slice> TryTails();
   std::vector<Slice> TakeLoose(uint64_t rows);
-  void ToTheBack(GrantName grant);  // of the rotation
+  void ToTheBack(Lanes::iterator lane);  // of the rotation
   bool AllEnded() const;
   uint64_t ReadyBatches() const;
   bool AnyReady() const;
@@ -272,8 +272,8 @@ class Shelf {
   std::optional<std::shared_ptr<const RingPosition>> ring_before_;  // the last batch
 
   Lanes lanes_;
-  std::deque<GrantName> rotation_;    // lanes that have or may get full groups, the next to take from first
-  std::deque<GrantName> tails_;       // ended with less than a group left, first come first
+  std::deque<Lanes::iterator> rotation_;  // lanes that have or may get full groups, the next to take from first
+  std::deque<Lanes::iterator> tails_;     // ended with less than a group left, first come first
   std::set<GrantName> unasked_;       // in the last batch
   std::map<GrantName, Cursor> kept_;  // pads: lanes of the last batch that the loop came back after, and their marks before it…
   uint64_t kept_tag_ = 0;             // …and the tag

@@ -169,9 +169,8 @@ std::vector<Slice> Shelf::TryBatch() {
 std::vector<Slice> Shelf::TryRun() {
   std::vector<Slice> run;
   for (size_t i = 0; i < rotation_.size() && run.empty(); ++i) {
-    const GrantName grant = rotation_[in_order_ ? i : 0];
-    if (!in_order_) ToTheBack(grant);
-    auto lane = lanes_.find(grant);
+    const Lanes::iterator lane = rotation_[in_order_ ? i : 0];
+    if (!in_order_) ToTheBack(lane);
     if (lane->second.left == 0) continue;
     const Entry& entry = lane->second.blocks.front();
     TakeRows(lane, entry.block.info.rows - entry.next_row, run);
@@ -181,23 +180,22 @@ std::vector<Slice> Shelf::TryRun() {
 
 // `mix` full groups. No lane gives a second one while another that is open may still give its first.
 std::vector<Slice> Shelf::TryGroups() {
-  std::vector<std::pair<GrantName, uint64_t>> takes;
+  std::vector<std::pair<Lanes::iterator, uint64_t>> takes;
   uint32_t found = 0;
   bool others_may_give = false;
-  for (const GrantName& grant : rotation_) {
-    const Lane& lane = lanes_.find(grant)->second;
-    if (lane.left >= group_ && found < mix_) {
-      takes.emplace_back(grant, 1);
-      ++found;
-    } else if (lane.left < group_ && lane.open) {
+  for (const Lanes::iterator lane : rotation_) {
+    if (lane->second.left >= group_) {
+      takes.emplace_back(lane, 1);
+      if (++found == mix_) break;
+    } else if (lane->second.open) {
       others_may_give = true;
     }
   }
   if (found < mix_ && others_may_give) return {};
   for (bool more = true; found < mix_ && more;) {
     more = false;
-    for (auto& [grant, groups] : takes) {
-      if (found == mix_ || lanes_.find(grant)->second.left < (groups + 1) * group_) continue;
+    for (auto& [lane, groups] : takes) {
+      if (found == mix_ || lane->second.left < (groups + 1) * group_) continue;
       ++groups;
       ++found;
       more = true;
@@ -205,38 +203,37 @@ std::vector<Slice> Shelf::TryGroups() {
   }
   if (found < mix_) return {};
   std::vector<Slice> batch;
-  for (const auto& [grant, groups] : takes) {
-    if (!in_order_) ToTheBack(grant);
-    TakeRows(lanes_.find(grant), groups * group_, batch);
+  for (const auto& [lane, groups] : takes) {
+    if (!in_order_) ToTheBack(lane);
+    TakeRows(lane, groups * group_, batch);
   }
   return batch;
 }
 
-void Shelf::ToTheBack(GrantName grant) {
-  std::erase(rotation_, grant);
-  rotation_.push_back(grant);
+void Shelf::ToTheBack(Lanes::iterator lane) {
+  std::erase(rotation_, lane);
+  rotation_.push_back(lane);
 }
 
 bool Shelf::AllEnded() const {
-  return std::all_of(rotation_.begin(), rotation_.end(), [this](const GrantName& grant) { return lanes_.find(grant)->second.end.has_value(); });
+  return std::all_of(rotation_.begin(), rotation_.end(), [](Lanes::const_iterator lane) { return lane->second.end.has_value(); });
 }
 
 // Rows of tails; where no lane goes on, what is left of full groups counts as such.
 std::vector<Slice> Shelf::TryTails() {
   uint64_t loose = 0;
-  for (const GrantName& grant : tails_) loose += lanes_.find(grant)->second.left;
+  for (const Lanes::const_iterator lane : tails_) loose += lane->second.left;
   if (loose < batch_ && AllEnded()) {
-    for (const GrantName& grant : rotation_) loose += lanes_.find(grant)->second.left;
+    for (const Lanes::const_iterator lane : rotation_) loose += lane->second.left;
   }
   return loose < batch_ ? std::vector<Slice>() : TakeLoose(batch_);
 }
 
 std::vector<Slice> Shelf::TakeLoose(uint64_t rows) {
-  std::vector<GrantName> order(tails_.begin(), tails_.end());
+  std::vector<Lanes::iterator> order(tails_.begin(), tails_.end());
   if (AllEnded()) order.insert(order.end(), rotation_.begin(), rotation_.end());
   std::vector<Slice> batch;
-  for (const GrantName& grant : order) {
-    auto lane = lanes_.find(grant);
+  for (const Lanes::iterator lane : order) {
     const uint64_t take = std::min(rows, lane->second.left);
     if (take > 0) TakeRows(lane, take, batch);
     rows -= take;

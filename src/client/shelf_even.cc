@@ -49,9 +49,9 @@ uint64_t Shelf::ReadyBatches() const {
   uint64_t groups = 0;
   uint64_t loose = 0;
   const bool all_ended = AllEnded();
-  for (const GrantName& grant : tails_) loose += lanes_.find(grant)->second.left;
-  for (const GrantName& grant : rotation_) {
-    const uint64_t left = lanes_.find(grant)->second.left;
+  for (const Lanes::const_iterator lane : tails_) loose += lane->second.left;
+  for (const Lanes::const_iterator lane : rotation_) {
+    const uint64_t left = lane->second.left;
     groups += left / group_;
     if (all_ended) loose += left % group_;
   }

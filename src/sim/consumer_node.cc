@@ -176,7 +176,7 @@ void ConsumerNode::Tell(const ClientEvent& event) {
   while (!copied_.empty()) {
     for (const event::TailCopied& copied : std::exchange(copied_, {})) TellCore(copied);
   }
-  TakeProgress();
+  if (core_ != nullptr && !core_->settles_later()) TakeProgress();
 }
 
 void ConsumerNode::TellCore(const ClientEvent& event) {
@@ -231,6 +231,8 @@ void ConsumerNode::Perform(const ClientAction& action) {
     workers_.erase(close->worker);
   } else if (const auto* to = std::get_if<action::SendWorker>(&action)) {
     if (auto it = workers_.find(to->worker); it != workers_.end()) world_.Send(it->second, *this, {to->stream, {}, false, to->message});
+  } else if (std::holds_alternative<action::SettleSoon>(action)) {
+    After(world_.random.Micros(0, 500), [this] { Tell(event::Settle{}); });
   } else if (const auto* timer = std::get_if<action::SetTimer>(&action)) {
     After(std::max(timer->at - Now(), Duration{0}), [this, number = ++timer_] {
       if (number == timer_) Tell(event::Timer{});

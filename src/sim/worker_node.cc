@@ -128,8 +128,25 @@ void WorkerNode::CheckAtRest() {
 
 // ---- rows
 
+// By group up to four blocks, where the room allows.
+worker::StepDone WorkerNode::Make(const worker::StepLane& step, Task& task) {
+  uint64_t room = step.room;
+  worker::StepDone done{step.task, MakeBlock(task, room), 0, {}};
+  for (uint64_t more = task.by_group ? world_.random.Below(4) : 0; more > 0 && done.block() != nullptr; --more) {
+    room -= done.block()->charge;
+    if (room < done.block()->charge) break;
+    done.before.push_back(*done.block());
+    done.outcome = MakeBlock(task, room);
+  }
+  if (std::holds_alternative<Blocked>(done.outcome) && !done.before.empty()) {
+    done.outcome = done.before.back();
+    done.before.pop_back();
+  }
+  return done;
+}
+
 // Up to two groups, or one, as the room allows; one that is cut at the range's end, or the lane's.
-worker::StepOutcome WorkerNode::Make(Task& task, uint64_t room) {
+worker::StepOutcome WorkerNode::MakeBlock(Task& task, uint64_t room) {
   const JobScenario& job = *task.job;
   const uint64_t group = job.layout.group_rows();
   uint64_t most = group * (task.by_group ? 1 : world_.random.Between(1, 2));
@@ -221,7 +238,7 @@ void WorkerNode::Do(const worker::StepLane& a) {
   After(takes, [this, step = a] {
     auto task = tasks_.find(step.task);
     if (task == tasks_.end()) return world_.Violated(name() + " stopped a lane that it had let step");
-    Tell(worker::StepDone{step.task, Make(task->second, step.room), 0});
+    Tell(Make(step, task->second));
   });
 }
 

@@ -51,7 +51,8 @@ class WorkerNode final : public Node {
   void Connect();
   void Freed(uint64_t handle);
   void FetchTimedOut(RequestId request);
-  worker::StepOutcome Make(Task& task, uint64_t room);
+  worker::StepDone Make(const worker::StepLane& step, Task& task);
+  worker::StepOutcome MakeBlock(Task& task, uint64_t room);
 
   void Do(const worker::SendToConsumer& a);
   void Do(const worker::SendBlock& a);

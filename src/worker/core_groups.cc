@@ -112,11 +112,11 @@ bool WorkerCore::State::AnotherWants(const SharedLane& shared, const OpenLane& l
 
 // What no follower will ask for.
 void WorkerCore::State::DropPassed(SharedLane& shared) {
-  for (auto at = shared.kept.begin(); at != shared.kept.end();) {
-    const bool wanted = std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) {
-      const OpenLane& lane = lanes_.at(no);
-      return at->first >= lane.passed || lane.want.contains(at->first);
-    });
+  Cursor passed_by_all{kLaneEnd, 0};
+  for (const LaneNo no : shared.followers) passed_by_all = std::min(passed_by_all, lanes_.at(no).passed);
+  for (auto at = shared.kept.begin(); at != shared.kept.end() && at->first < passed_by_all;) {
+    const bool wanted =
+        std::any_of(shared.followers.begin(), shared.followers.end(), [&](LaneNo no) { return lanes_.at(no).want.contains(at->first); });
     at = wanted ? std::next(at) : LetGo(shared, at);
   }
 }
@@ -224,48 +224,48 @@ void WorkerCore::State::StepGroup(Run& run, uint64_t room) {
   StepRun(run, room, shared.kept.size(), CodecFor(shared));
 }
 
-void WorkerCore::State::OnGroupStep(Run& run, const StepOutcome& outcome) {
+void WorkerCore::State::OnGroupStep(Run& run, const StepDone& event) {
   const SharedKey key = *run.groups;
-  if (const auto* block = std::get_if<BlockToken>(&outcome)) return OnGroup(run, *block);
-  if (const auto* error = std::get_if<Status>(&outcome)) return FailGroups(key, *error);
-  if (std::holds_alternative<LaneOver>(outcome)) {
-    SharedLane& shared = shared_.at(key);
-    shared.end = run.cursor;  // where its last group ends: rows that were filtered after it are nobody's
-    for (const LaneNo no : shared.followers) TellGroups(shared, lanes_.at(no));
-    return WorkGroups(key);
-  }
-  const auto& blocked = std::get<Blocked>(outcome);
-  if (blocked.on == Waits::kInput) {
-    run.retry_at = now_ + kInputRetry;
-    return WakeAt(run.retry_at);
-  }
-  run.wants = std::max(blocked.bytes, run.room + 1);
-  jobs_.at(run.job).largest = std::max(jobs_.at(run.job).largest, run.wants);
+  SharedLane& shared = shared_.at(key);
+  for (const BlockToken& block : event.made()) KeepGroup(run, block);
+  if (std::holds_alternative<LaneOver>(event.outcome)) shared.end = run.cursor;  // where its last group ends: what was filtered after it is nobody's
+  if (const auto* blocked = std::get_if<Blocked>(&event.outcome)) OnGroupBlocked(run, *blocked);
+  // The end comes without room: the tail may lie here for long.
+  if (event.block() != nullptr && event.block()->info.rows < jobs_.at(run.job).group_rows) StepGroup(run, 0);
+  ShareGroups(shared);
+  if (const auto* error = std::get_if<Status>(&event.outcome)) return FailGroups(key, *error);
   WorkGroups(key);
 }
 
-void WorkerCore::State::OnGroup(Run& run, const BlockToken& block) {
-  const SharedKey key = *run.groups;
-  SharedLane& shared = shared_.at(key);
+void WorkerCore::State::KeepGroup(Run& run, const BlockToken& block) {
   Job& job = jobs_.at(run.job);
   job.largest = std::max(job.largest, block.charge);
   run.cursor = block.info.end;
   run.moved = now_;
   run.wants = 0;
-  const bool added = shared.kept.try_emplace(block.info.first, KeptGroup{block, run.task}).second;
+  const bool added = shared_.at(*run.groups).kept.try_emplace(block.info.first, KeptGroup{block, run.task}).second;
   if (added) {
     ++ready_blocks_;
   } else {  // another run has made it, too
     Do(ReleaseBlock{block.handle});
     budget_.Give(GroupsOf(run.task), block.charge);
   }
-  // The end comes without room: the tail may lie here for long.
-  if (block.info.rows < job.group_rows) StepGroup(run, 0);
-  // All hear of it before anybody gets it: what was sent is not told of any more.
+}
+
+// All hear of a group before anybody gets it: what was sent is not told of any more.
+void WorkerCore::State::ShareGroups(SharedLane& shared) {
   for (const LaneNo no : shared.followers) TellGroups(shared, lanes_.at(no));
   for (const LaneNo no : shared.followers) SendWanted(shared, lanes_.at(no));
   DropPassed(shared);
-  WorkGroups(key);
+}
+
+void WorkerCore::State::OnGroupBlocked(Run& run, const Blocked& blocked) {
+  if (blocked.on == Waits::kInput) {
+    run.retry_at = now_ + kInputRetry;
+    return WakeAt(run.retry_at);
+  }
+  run.wants = std::max(blocked.bytes, run.room + 1);
+  jobs_.at(run.job).largest = std::max(jobs_.at(run.job).largest, run.wants);
 }
 
 // No step of it is needed any more; groups that it made stay as long as they are wanted.

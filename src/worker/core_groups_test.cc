@@ -49,6 +49,35 @@ TEST_F(GroupsTest, AreToldOfToAllAndSentToWhomTheyAreAskedBy) {
   EXPECT_EQ(shell.made, 10u);
 }
 
+TEST_F(GroupsTest, ThoseOfOneStepAreToldOfInOneWordWithTheLanesEnd) {
+  shell.row_bytes = [](LaneKey, Seq) { return kRowBytes / 10; };
+  shell.blocks_a_step = 4;
+  shell.Follow(1, 1, LaneId{0});
+  shell.Follow(2, 1, LaneId{0});
+  shell.Settle();
+  EXPECT_EQ(Firsts(1), (std::vector<Seq>{0, 4, 8}));
+  EXPECT_EQ(shell.at(2, 1).words, 1) << "a word costs the same whatever it says, and each consumer hears of each lane";
+  EXPECT_TRUE(shell.at(2, 1).told_end);
+  shell.Take(1, 1, {0, 4}, 8);
+  shell.Take(2, 1, {8}, kLaneEnd);
+  EXPECT_EQ(shell.at(1, 1).seqs, (std::vector<Seq>{0, 4}));
+  EXPECT_EQ(shell.at(2, 1).seqs, (std::vector<Seq>{8}));
+  shell.Take(1, 1, {}, kLaneEnd);
+  while (shell.ReadOne(1, 1)) {
+  }
+  EXPECT_EQ(shell.stats().blocks_out, 0u);
+}
+
+TEST_F(GroupsTest, ThoseOfAStepThatNobodyWaitsForAnyMoreAreAllLetGo) {
+  shell.row_bytes = [](LaneKey, Seq) { return kRowBytes / 10; };
+  shell.blocks_a_step = 2;
+  shell.Follow(1, 1, LaneId{0});
+  shell.Leave(1);  // while the first step is out
+  shell.Settle();
+  EXPECT_EQ(shell.stats().blocks_out, 0u);
+  EXPECT_EQ(shell.stats().committed, 0u);
+}
+
 TEST_F(GroupsTest, ATailGoesToEachWhoAsksAndIsKeptUntilAllHavePassedIt) {
   shell.Follow(1, 1, LaneId{0});
   shell.Follow(2, 1, LaneId{0});

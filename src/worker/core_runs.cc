@@ -122,14 +122,16 @@ void WorkerCore::State::Handle(const StepDone& event) {
   const bool outgrew = Outgrew(run, event.state_bytes);
   Job& job = jobs_.at(run.job);
   job.state_bytes = std::max(job.state_bytes, event.state_bytes);  // lanes that are opened later reserve what this one turned out to hold
-  const auto* block = std::get_if<BlockToken>(&event.outcome);
-  const uint64_t kept = block != nullptr && run.wanted() && !outgrew ? std::min(block->charge, run.room) : 0;
+  const BlockToken* block = event.block();
+  uint64_t charge = 0;
+  for (const BlockToken& made : event.made()) charge += made.charge;
+  const uint64_t kept = run.wanted() && !outgrew ? std::min(charge, run.room) : 0;
   if (run.room > kept) budget_.Give(run.charged, run.room - kept);
   room_freed_ = true;
   run.left = run.left && !outgrew;
-  if (!run.wanted()) return OnAbandoned(run, event.outcome);
-  if (outgrew) return OnOutgrown(run, event.outcome);
-  if (run.groups) return OnGroupStep(run, event.outcome);
+  if (!run.wanted()) return OnAbandoned(run, event);
+  if (outgrew) return OnOutgrown(run, event);
+  if (run.groups) return OnGroupStep(run, event);
   if (block != nullptr) {
     OnBlock(run, *block);
   } else if (const auto* blocked = std::get_if<Blocked>(&event.outcome)) {
@@ -155,8 +157,8 @@ bool WorkerCore::State::Outgrew(const Run& run, uint64_t state_bytes) const {
 }
 
 // It is opened again where, or when, what it holds fits.
-void WorkerCore::State::OnOutgrown(Run& run, const StepOutcome& outcome) {
-  if (const auto* block = std::get_if<BlockToken>(&outcome)) Do(ReleaseBlock{block->handle});
+void WorkerCore::State::OnOutgrown(Run& run, const StepDone& event) {
+  for (const BlockToken& block : event.made()) Do(ReleaseBlock{block.handle});
   const uint64_t held = budget_.Held(HolderOf(run.task));
   const Status why(Code::kBusy, ToString(run.key) + ": its operators hold " + std::to_string(held) +
                                     " bytes (shuffle buffers, open files, rows of user code), which do not fit this worker's budget of " +
@@ -165,17 +167,16 @@ void WorkerCore::State::OnOutgrown(Run& run, const StepOutcome& outcome) {
   OnStepFailed(run, why);
 }
 
-void WorkerCore::State::OnAbandoned(Run& run, const StepOutcome& outcome) {
-  const auto* block = std::get_if<BlockToken>(&outcome);
-  const auto* over = std::get_if<LaneOver>(&outcome);
-  if (block != nullptr) {
-    Do(ReleaseBlock{block->handle});
-    run.cursor = block->info.end;
+void WorkerCore::State::OnAbandoned(Run& run, const StepDone& event) {
+  const auto* over = std::get_if<LaneOver>(&event.outcome);
+  for (const BlockToken& block : event.made()) {
+    Do(ReleaseBlock{block.handle});
+    run.cursor = block.info.end;
   }
   if (over != nullptr) run.cursor = over->end;
   --abandoned_;
   const JobId job = run.job;
-  const bool has_more = !std::holds_alternative<Status>(outcome) && !(over != nullptr && over->lane_ended);
+  const bool has_more = !std::holds_alternative<Status>(event.outcome) && !(over != nullptr && over->lane_ended);
   if (run.left && has_more) {
     Park(run);
   } else {

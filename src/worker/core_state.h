@@ -229,14 +229,14 @@ class WorkerCore::State {
   uint64_t StateCap() const { return budget_.capacity() - std::min(block_target_, budget_.capacity()); }  // of a lane beside one block
   std::optional<uint64_t> RowThatNeverFits(const Run& run, const StepOutcome& outcome) const;
   bool Outgrew(const Run& run, uint64_t state_bytes) const;
-  void OnOutgrown(Run& run, const StepOutcome& outcome);
+  void OnOutgrown(Run& run, const StepDone& event);
   Status TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const;
   void OnBlock(Run& run, const BlockToken& block);
   void PassOver(OpenLane& lane, const BlockToken& block);
   void OnBlocked(Run& run, const Blocked& blocked);
   void OnOver(Run& run, const LaneOver& over);
   void OnStepFailed(Run& run, const Status& error);
-  void OnAbandoned(Run& run, const StepOutcome& outcome);
+  void OnAbandoned(Run& run, const StepDone& event);
   void Flush(OpenLane& lane);
   void TellNeed(OpenLane& lane, const BlockInfo& info);
   bool IsWorthACopy(const OpenLane& lane) const;
@@ -268,8 +268,10 @@ class WorkerCore::State {
   void WorkGroups(const SharedKey& key);
   void StepGroups(Run& run);
   void StepGroup(Run& run, uint64_t room);
-  void OnGroupStep(Run& run, const StepOutcome& outcome);
-  void OnGroup(Run& run, const BlockToken& block);
+  void OnGroupStep(Run& run, const StepDone& event);
+  void KeepGroup(Run& run, const BlockToken& block);
+  void ShareGroups(SharedLane& shared);
+  void OnGroupBlocked(Run& run, const Blocked& blocked);
   void EndGroups(TaskId task);
   void FailGroups(const SharedKey& key, const Status& error);
   bool IsWaitedFor(const Run& run) const;

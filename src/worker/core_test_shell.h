@@ -42,6 +42,7 @@ class TestShell {
     uint64_t rows = 0;
     std::vector<Seq> seqs;
     std::vector<msg::Group> told;
+    int words = 0;  // that told of groups
     bool told_end = false;
     std::optional<msg::LaneEnded> ended;
     std::optional<Status> refused;
@@ -66,7 +67,7 @@ class TestShell {
     const auto next = std::min_element(queue_.begin(), queue_.end(), [](const StepLane& a, const StepLane& b) { return a.priority < b.priority; });
     const StepLane step = *next;
     queue_.erase(next);
-    Tell(StepDone{step.task, Make(step), held_state});
+    Tell(Make(step));
     return true;
   }
   // Until nothing is left to do: all steps done, all copies written.
@@ -147,6 +148,7 @@ class TestShell {
   uint64_t state_bytes = 0;
   uint64_t held_state = 0;  // what operators turn out to hold, declared or not
   uint64_t group_rows = 1;
+  size_t blocks_a_step = 1;  // more where room for them all is sure
   uint64_t wanted_target = 0;  // for blocks, by the job
   uint64_t block_target = 0;   // of the lane that was started last
   std::function<uint64_t(LaneKey, Seq)> row_bytes = [](LaneKey, Seq) { return kRowBytes; };
@@ -171,13 +173,23 @@ class TestShell {
     bool by_group = false;
   };
 
-  StepOutcome Make(const StepLane& step) {
-    Task& task = tasks_.at(step.task);
+  StepDone Make(const StepLane& step) {
+    uint64_t room = step.room;
+    StepDone done{step.task, MakeBlock(step.task, room), held_state};
+    while (done.block() != nullptr && done.before.size() + 1 < blocks_a_step) {
+      room -= done.block()->charge;
+      done.before.push_back(*done.block());
+      done.outcome = MakeBlock(step.task, room);
+    }
+    return done;
+  }
+  StepOutcome MakeBlock(TaskId id, uint64_t room) {
+    Task& task = tasks_.at(id);
     if (task.at >= lane_rows) return LaneOver{{lane_rows, 0}, true};
     if (task.at >= task.to) return LaneOver{{task.to, 0}, false};
     const uint64_t rows = task.by_group ? std::min(group_rows, lane_rows - task.at) : 1;
     const uint64_t bytes = rows * row_bytes(task.key, task.at);
-    if (bytes > step.room) return Blocked{Waits::kBudget, bytes};
+    if (bytes > room) return Blocked{Waits::kBudget, bytes};
     const BlockHandle handle{++handles_};
     blocks_[handle] = task.at;
     const BlockInfo info{.rows = rows, .first = {task.at, 0}, .end = {task.at + rows, 0}, .bytes = bytes};
@@ -191,6 +203,7 @@ class TestShell {
     Stream& s = at(Raw(a.session), Raw(a.stream));
     if (const auto* groups = std::get_if<msg::Groups>(&a.message)) {
       s.told.insert(s.told.end(), groups->groups.begin(), groups->groups.end());
+      ++s.words;
       s.told_end = s.told_end || groups->ended;
     }
     if (const auto* ended = std::get_if<msg::LaneEnded>(&a.message)) s.ended = *ended;

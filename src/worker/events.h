@@ -64,7 +64,15 @@ using StepOutcome = std::variant<BlockToken, Blocked, LaneOver, Status>;
 struct StepDone {
   TaskId task{};
   StepOutcome outcome;
-  uint64_t state_bytes = 0;  // LaneRun::state_bytes
+  uint64_t state_bytes = 0;          // LaneRun::state_bytes
+  std::vector<BlockToken> before{};  // by group: made in the same step before that; all together take no more than its room
+
+  const BlockToken* block() const { return std::get_if<BlockToken>(&outcome); }
+  std::vector<BlockToken> made() const {
+    std::vector<BlockToken> all = before;
+    if (block() != nullptr) all.push_back(*block());
+    return all;
+  }
 };
 
 // The memory of a block that was sent is home again: copied to the socket, let go by the consumer, or its session is over.

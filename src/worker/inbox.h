@@ -12,10 +12,10 @@
 
 namespace penstock::worker {
 
-// An event, and the memory of the block that it may bring.
+// An event, and the memory of the blocks that it may bring, in their order.
 struct Note {
   Event event;
-  Extent block;
+  std::vector<Extent> blocks;
 };
 
 // Any thread. Outlives the server where extents do: after Close it takes nothing any more.

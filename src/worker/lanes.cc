@@ -4,20 +4,30 @@
 #include <utility>
 
 #include "base/caught.h"
+#include "base/constants.h"
 #include "base/log.h"
 
 namespace penstock::worker {
+namespace {
+
+// Small groups are made many in a step, for a step costs the same however small they are. Whoever waits for the first gets it not much later.
+constexpr uint64_t kBytesAStep = 256 * kKiB;
+constexpr size_t kGroupsAStep = 64;
+constexpr Duration kTimeAStep = std::chrono::milliseconds(1);
+
+}  // namespace
 
 // Made on the I/O thread, then used by one pool thread at a time: the core never has two steps of a task out.
 class Lanes::Task {
  public:
-  Task(const StartLane& start, const Job& job, LaneAllocator allocator)
+  Task(const StartLane& start, const Job& job, LaneAllocator allocator, const Clock& clock)
       : start_(start),
         about_{{"job", job.name}, {"epoch", start.lane.epoch}, {"lane", start.lane.lane}},
         pipeline_(job.pipeline),
         executors_(job.executors),
         threads_(job.threads),
-        allocator_(std::move(allocator)) {}
+        allocator_(std::move(allocator)),
+        clock_(clock) {}
 
   Pool* threads() const { return threads_.get(); }  // null: the worker's pool
 
@@ -28,18 +38,41 @@ class Lanes::Task {
     const LogScope scope(about_);
     allocator_.BeginStep(room);
     Note note;
-    StepDone done{.task = start_.task, .outcome = AdvanceOrFail(note.block), .state_bytes = 0};
+    StepDone done = Make(note.blocks);
     if (run_ != nullptr) done.state_bytes = run_->state_bytes();
-    if (codec != PackCodec::kNone && !note.block.empty() && note.block.following() == nullptr) packers.Pack(codec, note.block);
+    for (Extent& block : note.blocks) {
+      if (codec != PackCodec::kNone && block.following() == nullptr) packers.Pack(codec, block);
+    }
     note.event = std::move(done);
     return note;
   }
 
  private:
+  StepDone Make(std::vector<Extent>& blocks) {
+    const TimePoint begun = clock_.Now();
+    StepDone done{.task = start_.task, .outcome = AdvanceOrFail(blocks)};
+    while (done.block() != nullptr && MayMakeMore(*done.block(), blocks, begun)) {
+      done.before.push_back(*done.block());
+      done.outcome = AdvanceOrFail(blocks);
+    }
+    if (std::holds_alternative<Blocked>(done.outcome) && !done.before.empty()) {  // it says so again when it has all of the room
+      done.outcome = done.before.back();
+      done.before.pop_back();
+    }
+    return done;
+  }
+
+  // User code takes its time, however little it has made.
+  bool MayMakeMore(const BlockToken& last, const std::vector<Extent>& blocks, TimePoint begun) const {
+    if (!start_.by_group || executors_ != nullptr || blocks.size() >= kGroupsAStep) return false;
+    const bool small = last.charge * (blocks.size() + 1) <= kBytesAStep && 2 * last.charge <= allocator_.room();
+    return small && clock_.Now() - begun < kTimeAStep;
+  }
+
   // What an operator throws ends its lane, not the worker with the lanes of everybody.
-  StepOutcome AdvanceOrFail(Extent& block) {
+  StepOutcome AdvanceOrFail(std::vector<Extent>& blocks) {
     try {
-      return Advance(block);
+      return Advance(blocks);
     } catch (...) {
       Status status = CaughtStatus().Prefixed(ToString(start_.lane) + (run_ == nullptr ? ", when it was opened" : ", " + run_->where()));
       run_.reset();  // it may be in the middle of anything
@@ -47,13 +80,13 @@ class Lanes::Task {
     }
   }
 
-  StepOutcome Advance(Extent& block) {
+  StepOutcome Advance(std::vector<Extent>& blocks) {
     if (const Status opened = Open(); !opened.ok()) return opened;
     if (extend_) run_->Extend(*std::exchange(extend_, std::nullopt));
     StepResult result = run_->Step();
     if (auto* produced = std::get_if<Produced>(&result)) {
       const auto given = allocator_.Of(produced->extent);
-      block = std::move(produced->extent);
+      blocks.push_back(std::move(produced->extent));
       return BlockToken{produced->info, given.handle, given.charge};
     }
     if (auto* blocked = std::get_if<Blocked>(&result)) {
@@ -86,6 +119,7 @@ class Lanes::Task {
   std::shared_ptr<JobExecutors> executors_;
   std::shared_ptr<Pool> threads_;
   LaneAllocator allocator_;
+  const Clock& clock_;
   std::optional<Seq> extend_;
   std::unique_ptr<LaneRun> run_;  // before what it uses
 };
@@ -119,7 +153,7 @@ void Lanes::Forget(JobId job) {
 }
 
 void Lanes::Start(const StartLane& start) {
-  tasks_[start.task] = std::make_shared<Task>(start, jobs_.at(start.job), LaneAllocator(segments_, start.job, inbox_));
+  tasks_[start.task] = std::make_shared<Task>(start, jobs_.at(start.job), LaneAllocator(segments_, start.job, inbox_), clock_);
 }
 
 void Lanes::Step(const StepLane& step) {

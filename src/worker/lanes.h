@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 
+#include "base/clock.h"
 #include "engine/pipeline.h"
 #include "worker/events.h"
 #include "worker/executors.h"
@@ -17,8 +18,9 @@ namespace penstock::worker {
 // On the I/O thread; steps run on the pool, one at a time a task. A StepDone for each StepLane; a block's memory comes beside it.
 class Lanes {
  public:
-  Lanes(Pool& pool, std::shared_ptr<Inbox> inbox, std::shared_ptr<JobSegments> segments, std::shared_ptr<Packers> packers)
-      : pool_(pool), inbox_(std::move(inbox)), segments_(std::move(segments)), packers_(std::move(packers)) {}
+  Lanes(Pool& pool, std::shared_ptr<Inbox> inbox, std::shared_ptr<JobSegments> segments, std::shared_ptr<Packers> packers,
+        const Clock& clock = Clock::System())
+      : pool_(pool), inbox_(std::move(inbox)), segments_(std::move(segments)), packers_(std::move(packers)), clock_(clock) {}
 
   ~Lanes();
 
@@ -38,6 +40,7 @@ class Lanes {
   std::shared_ptr<Inbox> inbox_;
   std::shared_ptr<JobSegments> segments_;
   std::shared_ptr<Packers> packers_;
+  const Clock& clock_;
   struct Job {
     std::string name;
     std::shared_ptr<const Pipeline> pipeline;

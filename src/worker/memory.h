@@ -44,6 +44,7 @@ class LaneAllocator final : public ExtentAllocator {
       : segments_(std::move(segments)), pool_(segments_->For(job)), inbox_(std::move(inbox)) {}
 
   void BeginStep(uint64_t room);
+  uint64_t room() const { return room_; }  // that is left
   Result<Extent> Allocate(uint64_t bytes) override;
 
   struct Given {

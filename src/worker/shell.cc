@@ -94,7 +94,8 @@ void Shell::Apply(const Event& event) {
 void Shell::Take(Inbox::Notes notes) {
   for (Note& note : notes) {
     if (const auto* done = std::get_if<StepDone>(&note.event)) {
-      if (const auto* block = std::get_if<BlockToken>(&done->outcome)) blocks_.emplace(block->handle, std::move(note.block));
+      auto memory = note.blocks.begin();
+      for (const BlockToken& block : done->made()) blocks_.emplace(block.handle, std::move(*memory++));
     }
     Apply(note.event);
   }
