@@ -61,7 +61,11 @@ void ClientCore::RestoreIfDue() {
   if (!restore_ || restore_->sent || !dispatcher_up_ || now_ < restore_->at) return;
   restore_->at = now_ + kSilence;
   if (rebuild_ == RebuildStep::kRegister) return Do(action::SendDispatcher{msg::Register{options_.plan}});
-  if (rebuild_ == RebuildStep::kJoin) return Do(action::SendDispatcher{options_.join});
+  if (rebuild_ == RebuildStep::kJoin) {
+    msg::Join join = options_.join;
+    join.rebuild = true;
+    return Do(action::SendDispatcher{std::move(join)});
+  }
   restore_->sent = true;
   restore_sent_ = now_;
   msg::Restore message;

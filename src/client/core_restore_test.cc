@@ -404,6 +404,21 @@ TEST(PartAsks, OfAStepInTheNextEpochWaitForItWhereAllEndAtOneStep) {
   EXPECT_EQ(asks.Answer({}, joined, shell.shelf()).size(), 1u) << "it may have no second batch";
 }
 
+TEST(PartAsks, OfOneThatHasHadItsEndAreAnsweredAtOnceWithWhatThereIs) {
+  CoreShell shell(BatchOf(4), Options());
+  ReadSome(shell);
+  msg::Joined joined = shell.Welcome();
+  joined.consumers = 2;
+  for (const uint64_t step : {0u, 100u}) {  // one that is not kept any more would be refused, one to come waited for
+    PartAsks asks;
+    asks.Add({JobId{7}, 11, step, true});
+    const auto replies = asks.Answer({}, joined, shell.shelf());
+    ASSERT_EQ(replies.size(), 1u);
+    EXPECT_TRUE(replies[0].error.ok());
+    EXPECT_EQ(replies[0].at_tag, replies[0].current);
+  }
+}
+
 TEST(PartAsks, AreAnsweredAtOnceWhereConsumersShareNoSteps) {
   CoreShell shell(BatchOf(4), Options());
   ReadSome(shell);

@@ -67,15 +67,16 @@ std::vector<msg::PartReply> PartAsks::Answer(const PartFacts& facts, const msg::
   std::erase_if(asks_, [&](const msg::PartAsk& ask) {
     const auto current = shelf.Delivered();
     // Where all end at one step whoever is at its epoch's end before this one will come to it in the next.
-    const bool never = joined.consumers == 0 || (shelf.Ended() && joined.even == Even::kUneven);
-    if (current->tag < ask.tag && !never) return false;
+    const bool never = shelf.Ended() && joined.even == Even::kUneven;
+    const bool any_cut = joined.consumers == 0 || ask.now;
+    if (current->tag < ask.tag && !never && !any_cut) return false;
     msg::PartReply reply;
     reply.job = joined.job;
     reply.consumer = joined.consumer;
     reply.generation = current->generation;
     reply.gather = ask.gather;
     reply.current = ToJson(MakePart(facts, joined, *current));
-    const auto at_tag = joined.consumers == 0 ? current : shelf.Delivered(std::min(ask.tag, current->tag));
+    const auto at_tag = any_cut ? current : shelf.Delivered(std::min(ask.tag, current->tag));
     if (at_tag.ok()) {
       reply.at_tag = ToJson(MakePart(facts, joined, *at_tag));
     } else {

@@ -29,8 +29,8 @@ class PartAsks {
  public:
   void Add(const msg::PartAsk& ask) { asks_.push_back(ask); }
   bool empty() const { return asks_.empty(); }
-  // Answers to those whose step has come, or never will in this epoch. Where consumers are not declared they share no steps: any cut is right, so
-  // what there is now is the answer.
+  // Answers to those whose step has come, or never will in this epoch. Where consumers are not declared, or the asker has had its END, they share no
+  // steps: any cut is right, so what there is now is the answer.
   std::vector<msg::PartReply> Answer(const PartFacts& facts, const msg::Joined& joined, const Shelf& shelf);
 
  private:

@@ -59,13 +59,13 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
   consumer.heard = now_;
   consumer.session = session;
   if (std::exchange(consumer.expired, false)) changes.members.insert(consumer.id);
-  if (consumer.undecided && beat.begun) {
-    if (Status status = Begin(*job, consumer, changes); !status.ok()) {
-      Log("consumer.refused", {{"job", job->name}, {"consumer", consumer.name}, {"index", consumer.index}, {"why", status.message()}});
-      Fail(session, request, std::move(status));
-      RemoveMember(*job, consumer.id, false, changes);
-      return Record(*job, changes);
-    }
+  Status may_read = CheckKnown(*job, consumer);
+  if (may_read.ok() && consumer.undecided && beat.begun) may_read = Begin(*job, consumer, changes);
+  if (!may_read.ok()) {
+    Log("consumer.refused", {{"job", job->name}, {"consumer", consumer.name}, {"index", consumer.index}, {"why", may_read.message()}});
+    Fail(session, request, std::move(may_read));
+    RemoveMember(*job, consumer.id, false, changes);
+    return Record(*job, changes);
   }
   if (beat.serial > consumer.serial || Planted(Bug::kMarkLowered)) {
     consumer.serial = beat.serial;

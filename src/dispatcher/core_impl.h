@@ -121,6 +121,7 @@ class DispatcherCore::Impl {
   void JoinReady(const PendingJoin& pending, Job& job);
   void Admit(const PendingJoin& pending, Job& job);
   Status Begin(Job& job, Consumer& consumer, Changes& changes);
+  Status CheckKnown(const Job& job, const Consumer& consumer) const;
   void TakeSeat(Job& job, Consumer& consumer, Changes& changes);
   void SendJoined(SessionId session, RequestId request, const Job& job, const Consumer& consumer);
 

@@ -337,7 +337,8 @@ class Evener {
 
 }  // namespace
 
-bool EndsEvenly(const Job& job) { return job.mode == Mode::kShared && job.evens() != Even::kUneven; }
+// One alone has nobody to end with.
+bool EndsEvenly(const Job& job) { return job.mode == Mode::kShared && job.evens() != Even::kUneven && job.consumers > 1; }
 
 bool Evening(const Job& job, const EpochState& state) {
   const bool from_here_on = state.AllGranted() || job.shape().range_rows > 0;

@@ -435,6 +435,13 @@ TEST_F(EvenSourceRowTest, TheRowsOfASourceRowAreDividedWhereEachLacksSome) {
   }
 }
 
+TEST_F(EvenTest, OneAloneHasNobodyToEndWithAndLosesNothing) {
+  Start(Even::kDrop, 1, 1);
+  readers[0].Hold(h, 1);
+  EXPECT_EQ(Ended(readers[0], 2, {3}).steps, msg::kNoLimit) << "the short batch is its own";
+  EXPECT_EQ(readers[0].reply.limit, msg::kNoLimit);
+}
+
 TEST_F(EvenTest, UnevenHoldsNobodyUp) {
   Start(Even::kUneven);
   for (Scripted& reader : readers) reader.Hold(h, 1);

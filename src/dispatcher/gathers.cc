@@ -86,7 +86,9 @@ void DispatcherCore::Impl::ContinueGather(uint64_t number) {
     const Consumer& member = job.members.at(id);
     if (member.session == SessionId{} || member.session == asked) continue;
     asked = member.session;
-    out_->sends.push_back({member.session, RequestId{}, msg::PartAsk{gather.job, number, gather.tag}});
+    // Who has had its END may be far behind the others, or before them.
+    const bool now = gather.at.front().ended && job.evens() == Even::kUneven;
+    out_->sends.push_back({member.session, RequestId{}, msg::PartAsk{gather.job, number, gather.tag, now}});
   }
   if (!gather.waiting.empty()) return;
   Position position = gather.at.front();

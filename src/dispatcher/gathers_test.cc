@@ -141,6 +141,26 @@ TEST_F(SaveAtEndTest, HasNothingOfTheNextEpochThatOthersAreIn) {
   EXPECT_FALSE(saved.epochs.contains(Epoch{1}));
 }
 
+TEST_F(SaveTest, OneThatHasHadItsEndWaitsForNobodysStepWhereTheyEndAtTheirOwn) {
+  for (const Even even : {Even::kUneven, Even::kDrop}) {
+    h = CoreHarness();
+    h.AddWorker(1);
+    std::vector<Scripted> readers;
+    for (uint32_t i = 0; i < 2; ++i) {
+      msg::Join join = h.JoinOf(1 + i);
+      join.consumers = 2;
+      join.index = i;
+      join.even = even;
+      readers.emplace_back(h.JoinOk(join, LayoutOf(4)));
+    }
+    consumers = 2;
+    Position part = Part(0);
+    part.ended = true;
+    Save(readers[0], part, part);
+    EXPECT_EQ(asked.now, even == Even::kUneven);
+  }
+}
+
 TEST_F(SaveTest, WaitsForTheOthersAsLongAsItsAskerDoes) {
   consumers = 2;
   timeout_ms = 100'000;

@@ -16,11 +16,23 @@
 namespace penstock::dispatcher {
 namespace {
 
-constexpr auto kCohortDeadline = std::chrono::seconds(60);  // for all ranks to be started and load their states
+constexpr auto kCohortDeadline = std::chrono::seconds(60);   // for all ranks to be started and load their states
+constexpr auto kRebuildDeadline = std::chrono::seconds(10);  // for live loops; they come again, and know for whom they wait
 constexpr auto kRebuildWindow = kSilence;                   // for live loops that declared no number to find the dispatcher again
+
+std::chrono::seconds DeadlineFor(bool rebuild) { return rebuild ? kRebuildDeadline : kCohortDeadline; }
 
 // It is the job's start.
 bool SaysNothing(const Position& part) { return part.tag == 0 && part.delivered == History{} && part.base == History{} && part.epoch == Epoch{}; }
+
+// The dispatcher that knew what the one before it had was lost with that one.
+Status StartedAnewUnknown(const Job& job, uint32_t index) {
+  return Status(Code::kStale, "consumer " + std::to_string(index) + " of " + Named(job) +
+                                  " was started anew when the dispatcher had lost its state, and others still read the job: what the one before it "
+                                  "has delivered is known to nobody. Start all consumers anew, with the state that was saved with the model "
+                                  "(load_state_dict)")
+      .With("job", job.name);
+}
 
 // Those of a job that is lost do not beat before it was rebuilt.
 bool ReadByOthers(const Job& job, const Consumer& consumer) {
@@ -63,6 +75,18 @@ void DispatcherCore::Impl::OnMessage(SessionId session, RequestId request, const
     return Fail(session, request, Status(Code::kExists, Named(*job) + " is being read, and is not lost: this consumer has nothing to tell of it"));
   }
   if (Enlist(*job, std::move(recruit))) CommitIfWhole(*job);
+}
+
+// Others tell what they have of a job that this dispatcher does not know, and this one was started without a word of what it had.
+Status DispatcherCore::Impl::CheckKnown(const Job& job, const Consumer& consumer) const {
+  const auto cohort = cohorts_.find(job.id);
+  if (cohort == cohorts_.end() || !cohort->second.rebuild || cohort->second.consumers == 0) return {};
+  const auto& recruits = cohort->second.recruits;
+  const bool was_read = std::any_of(recruits.begin(), recruits.end(), [](const auto& item) {
+    return item.second.state && !SaysNothing(*item.second.state);
+  });
+  if (!was_read || recruits.contains(consumer.id) || job.seated.size() == job.consumers) return {};
+  return StartedAnewUnknown(job, consumer.index);
 }
 
 // The fingerprint of what makes its rows.
@@ -214,7 +238,7 @@ void DispatcherCore::Impl::CheckCohorts() {
       cohorts_.erase(id);
     } else if (Whole(cohort) || RestoredByOthers(job->second)) {
       CommitIfWhole(job->second);
-    } else if (now_ - cohort.since > kCohortDeadline) {
+    } else if (now_ - cohort.since > DeadlineFor(cohort.rebuild)) {
       FailCohort(job->second, MissingRecruits(job->second, cohort));
     }
   }
@@ -239,9 +263,9 @@ std::string DispatcherCore::Impl::Missing(const Job& job, const Cohort& cohort) 
 }
 
 Status DispatcherCore::Impl::MissingRecruits(const Job& job, const Cohort& cohort) const {
-  return Status(Code::kDeadline, "of the " + std::to_string(cohort.consumers) + " consumers that restore " + Named(job) +
-                                     " these did not come within " + std::to_string(kCohortDeadline.count()) + " s: " + Missing(job, cohort) +
-                                     "; a restore is one act of all consumers")
+  return Status(Code::kDeadline, "consumers " + Missing(job, cohort) + " of the " + std::to_string(cohort.consumers) + " that restore " + Named(job) +
+                                     ", which did not come within " + std::to_string(DeadlineFor(cohort.rebuild).count()) +
+                                     " s; a restore is one act of all consumers")
       .With("job", job.name);
 }
 

@@ -27,6 +27,7 @@ class RestoreTest : public testing::Test {
     join.mode = mode;
     join.attempt = attempt;
     join.epochs = 2;
+    join.rebuild = rebuilds;
     return h.JoinOk(join, layout);
   }
   Position State(Position::Kind kind = Position::Kind::kPosition) {
@@ -70,6 +71,7 @@ class RestoreTest : public testing::Test {
   CoreHarness h;
   Layout layout = LayoutOf(4);
   Mode mode = Mode::kShared;
+  bool rebuilds = false;  // those who join
   uint64_t requests = 5000;
   std::map<SessionId, Message> answers;
 };
@@ -467,6 +469,24 @@ TEST_F(RestoreTest, OneThatHasNothingToTellOfAJobThatIsBeingReadIsToldToReadIt) 
   EXPECT_EQ(ErrorOf(2).code(), Code::kExists);
   a.Hold(h, 1);
   EXPECT_EQ(a.reply.generation, Generation{0});
+}
+
+TEST_F(RestoreTest, OneThatIsStartedAnewWhileTheOthersRebuildTheJobIsToldSo) {
+  rebuilds = true;
+  const msg::Joined lives = JoinAs(1, 0, 2);
+  rebuilds = false;
+  Scripted anew(JoinAs(2, 1, 2));
+  EXPECT_TRUE(lives.undecided) << "what it has is to come";
+  anew.Hold(h, 1);
+  Position part = Part(0);
+  part.tag = 5;
+  part.delivered.Add({Epoch{0}, {}, LaneId{0}}, {}, kLaneEndCursor);
+  msg::Restore word = Word(lives, ToJson(part));
+  word.rebuild = true;
+  Enlist(word);
+  const Status refused = anew.Error(h);
+  EXPECT_EQ(refused.code(), Code::kStale);
+  EXPECT_THAT(refused.message(), HasSubstr("load_state_dict"));
 }
 
 TEST_F(RestoreTest, ALostStrictJobIsRebuiltWithEachConsumerAtItsOwnStep) {

@@ -114,7 +114,7 @@ void DispatcherCore::Impl::Admit(const PendingJoin& pending, Job& job) {
   Changes changes;
   changes.members.insert(consumer.id);
   Consumer& stored = job.members.insert_or_assign(consumer.id, std::move(consumer)).first->second;
-  const bool fresh = !job.finished() && stored.declared == job.consumers && !job.delivered.contains(stored.index);
+  const bool fresh = !join.rebuild && !job.finished() && stored.declared == job.consumers && !job.delivered.contains(stored.index);
   if (fresh) TakeSeat(job, stored, changes);
   dispatcher::Settle(job, now_, changes);
   Record(job, changes);

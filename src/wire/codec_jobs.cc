@@ -63,7 +63,8 @@ Offset<fb::Join> PutBody(Builder& b, const msg::Join& m) {
   const auto job_name = b.CreateString(m.job_name);
   const auto name = b.CreateString(m.name);
   return fb::CreateJoin(b, dataset, job_name, static_cast<fb::Mode>(m.mode), m.seed, m.epochs, static_cast<fb::Even>(m.even), m.index, m.consumers,
-                        m.incarnation, name, m.places, m.attempt, static_cast<uint8_t>(m.on_restart), static_cast<uint8_t>(m.on_death));
+                        m.incarnation, name, m.places, m.attempt, static_cast<uint8_t>(m.on_restart), static_cast<uint8_t>(m.on_death),
+                        m.rebuild);
 }
 Status TakeBody(const fb::Join& in, msg::Join& out) {
   out.dataset = Text(in.dataset());
@@ -78,6 +79,7 @@ Status TakeBody(const fb::Join& in, msg::Join& out) {
   out.name = Text(in.name());
   out.places = in.places();
   out.attempt = in.attempt();
+  out.rebuild = in.rebuild();
   PENSTOCK_TRY(TakeEnum(in.on_restart(), OnRestart::kRestart, "on_restart", out.on_restart));
   return TakeEnum(in.on_death(), OnDeath::kRedeliver, "on_death", out.on_death);
 }

@@ -29,9 +29,9 @@ Status TakeBody(const fb::SavedPosition& in, msg::SavedPosition& out) {
   return {};
 }
 
-Offset<fb::PartAsk> PutBody(Builder& b, const msg::PartAsk& m) { return fb::CreatePartAsk(b, Raw(m.job), m.gather, m.tag); }
+Offset<fb::PartAsk> PutBody(Builder& b, const msg::PartAsk& m) { return fb::CreatePartAsk(b, Raw(m.job), m.gather, m.tag, m.now); }
 Status TakeBody(const fb::PartAsk& in, msg::PartAsk& out) {
-  out = {JobId{in.job()}, in.gather(), in.tag()};
+  out = {JobId{in.job()}, in.gather(), in.tag(), in.now()};
   return {};
 }
 

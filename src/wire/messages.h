@@ -100,6 +100,7 @@ struct Join {
   uint64_t attempt = 0;  // of the launcher: how often it started the ranks anew; a higher one takes an index over at once
   OnRestart on_restart = OnRestart::kError;
   OnDeath on_death = OnDeath::kAuto;
+  bool rebuild = false;  // of a loop whose dispatcher has lost the job: what it has delivered follows with a Restore
   friend bool operator==(const Join&, const Join&) = default;
 };
 struct Joined {
@@ -237,6 +238,7 @@ struct PartAsk {  // the dispatcher asks each other member; the answer is PartRe
   JobId job{};
   uint64_t gather = 0;
   uint64_t tag = 0;
+  bool now = false;  // what there is, whatever the step: the asker has none in common with the others
   friend bool operator==(const PartAsk&, const PartAsk&) = default;
 };
 struct PartReply {
