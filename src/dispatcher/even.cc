@@ -179,7 +179,6 @@ class Evener {
     const uint64_t most = RowsOf(**richest);
     const uint64_t whole = steps * batch();
     uint64_t rows = least < whole && most > whole ? std::min(whole - least, most - whole) : 0;
-    if (pads() && least == 0 && most > 1) rows = most / 2;  // there is nothing to pad with in an epoch without a row
     EpochState::Holder* holder = rows > 0 ? state_.Find((*richest)->id) : nullptr;
     if (holder == nullptr) return false;
     Grant* best = nullptr;
