@@ -256,6 +256,7 @@ class ClientCore {
   void FeedLanes();
   void GiveCredit(Lane& lane, uint64_t bytes);
   bool LetInBesideHeld(Lane& lane);
+  bool FitsWithoutHeld(const Lane& lane) const;
   void FeedStarved(const std::vector<Lanes::iterator>& open);
   bool LacksRoom(const std::vector<Lanes::iterator>& open) const;
   std::set<GrantName> OnShelf() const;

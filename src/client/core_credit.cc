@@ -199,7 +199,7 @@ void ClientCore::GiveCredit(Lane& lane, uint64_t bytes) {
 void ClientCore::FeedStarved(const std::vector<Lanes::iterator>& open) {
   if (!StarvesByItself(LacksRoom(open)) || LetGiveWay(open.front())) return;
   if (LetInBesideHeld(open.front()->second)) return;
-  if (released_bytes_ > 0) return FailForHeld();
+  if (released_bytes_ > 0 && FitsWithoutHeld(open.front()->second)) return FailForHeld();
   const std::string what = job_.layout.batch == 0 ? "a row" : "a batch of " + std::to_string(job_.layout.batch) + " rows";
   FailReader(Status(Code::kTooLarge, what + " does not fit this reader's memory of " + std::to_string(options_.memory) + " bytes (" +
                                          std::to_string(counts_.held_bytes) + " are held, " + std::to_string(open.front()->second.credit.needs) +
@@ -218,6 +218,12 @@ bool ClientCore::LetInBesideHeld(Lane& lane) {
   if (released_bytes_ == 0 || released_bytes_ > needs || (others > 0 && others + needs > options_.memory)) return false;
   GiveCredit(lane, needs - std::min(needs, lane.credit.outstanding));
   return true;
+}
+
+// Once the loop lets go. Else there is too much of this batch itself, and nobody is to wait for what changes nothing.
+bool ClientCore::FitsWithoutHeld(const Lane& lane) const {
+  const uint64_t others = Committed() - released_bytes_;
+  return others == 0 || others + lane.credit.needs <= options_.memory;
 }
 
 // The loop waits, and each open lane has a block that there is no room for.

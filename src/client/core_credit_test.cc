@@ -174,6 +174,25 @@ TEST(ClientMemory, ALoopThatHoldsWhatItsNextBatchNeedsIsToldSo) {
 }
 
 // As a `for` does, which lets go of its batch when it has the next.
+TEST(ClientMemory, ABatchInPiecesThatDoNotFitTogetherIsAnErrorAtOnceThoughTheLoopHoldsTheLastOne) {
+  CoreShell shell(BatchOf(2), kMemory);
+  shell.KeepMemory();
+  shell.Join({WorkerAt(1)});
+  shell.Grant({GrantOf(0)});
+  const LaneStream stream = shell.OpenOf(0).stream;
+  shell.Block(stream, 0, 2, 100);
+  EXPECT_EQ(shell.NextRows(), 2u);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  shell.Block(stream, 2, 3, 100);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  shell.BlockWaits(stream, 3, 4, 3 * kMemory);
+  EXPECT_EQ(shell.NextRows(), 0u);
+  shell.Pass(std::chrono::seconds(1));
+  ASSERT_EQ(shell.failures.size(), 1u);
+  EXPECT_EQ(shell.failures[0].code(), Code::kTooLarge);
+  EXPECT_NE(shell.failures[0].message().find("a batch of 2 rows"), std::string::npos) << shell.failures[0].message();
+}
+
 TEST(ClientMemory, ABlockLargerThanTheBudgetComesBesideTheSmallBatchThatTheLoopHolds) {
   for (const uint64_t bytes : {kMemory - 100, 3 * kMemory}) {
     CoreShell shell(BatchOf(1), kMemory);
