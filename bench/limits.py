@@ -34,8 +34,11 @@ LIMITS = {
         "TensorFlow's own library 25 %, the rest Python and two calls a block), the loop's own thread 17 %, worker threads 15 %, the client's I/O "
         "thread 8 %, the worker's 5 %, the dispatcher 4 %.",
     },
+    "overhead": {
+        "guarantees": "Where the middle half reaches below nothing, so few pairs do not tell the figure from nothing.",
+        "order": "These are batches of 64 numbers, so that nearly all of a batch is its handing over, and strict deals each by itself.",
+    },
 }
-
 
 MOST_OF_ONE_RANK = 1.1
 MOST_SECONDS, MOST_MB = 3.0, 500.0  # for a million files
@@ -44,7 +47,7 @@ MOST_SECONDS, MOST_MB = 3.0, 500.0  # for a million files
 def what_limits(lines: list[dict[str, Any]]) -> list[str]:
     """A paragraph for each line below its aim."""
     told = [_below(line) for line in lines if line.get("aim") and line["ratio"] < line["aim"]]
-    told += [*_files(lines), *_ranks(lines)]
+    told += [*_files(lines), *_ranks(lines), *_overheads(lines)]
     return told or ["All lines are at their aim."]
 
 
@@ -67,9 +70,20 @@ def _files(lines: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _overheads(lines: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"- **overhead, {line['case']}** costs {line['median']:+.1%} (the middle half: {line['quartiles'][0]:+.1%} to {line['quartiles'][1]:+.1%}), "
+        f"and {line['limit']:.0%} is meant. {_why(line)}"
+        for line in lines
+        if "limit" in line and line["median"] > line["limit"]
+    ]
+
+
 def _ranks(lines: list[dict[str, Any]]) -> list[str]:
     """Of penstock's modes: what a reader holds for 16 ranks, against one."""
-    held = {(line["case"], line["ranks"]): line for line in lines if line["bench"] == "ranks" and line["case"].startswith("penstock")}
+    held = {
+        (line["case"], line["ranks"]): line for line in lines if line["bench"] == "ranks" and "mib" in line and line["case"].startswith("penstock")
+    }
     told = []
     for (case, ranks), line in held.items():
         alone = held.get((case, 1), line)

@@ -4,7 +4,7 @@
 
 All ranks read one tf.data pipeline with a shuffle buffer of 64 MiB, which is one lane: through penstock, where they share a job as a matter of
 course, in each mode; and through tf.data service, with a job name for all and without one (as a program that was moved from one rank to many often
-is).
+is). Each figure is of a process of its own; of one that cannot be had, the reason is told in its place.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ os.environ["PENSTOCK_PROGRESS"] = "0"
 ELEMENT = 64 << 10
 SHUFFLED = 1000  # elements
 WINDOW = 3.0  # seconds in which batches are counted
+WITHIN = 300.0  # seconds, for one number of ranks
 KINDS = ("penstock, shared", "penstock, replicated", "penstock, strict", "tf.data service, one job name", "tf.data service, no job name")
 
 TF_SERVER = """
@@ -55,18 +57,47 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=40, help="that each rank reads before memory is looked at")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--json", type=Path, help="append a line for each figure to this file")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)  # the first kind and number of ranks, in this process
     options = parser.parse_args()
+    if options.one:
+        print(json.dumps(asdict(_measure(options.kinds[0], options.ranks[0], options.batches))))
+        sys.stdout.flush()
+        os._exit(0)  # ranks that still read are none to wait for
     print(f"{'':36}{'ranks':>6}{'batches/s':>12}{'slowest : fastest':>20}{'MiB of the reader':>20}{'of 1 rank':>12}")
     for kind in options.kinds:
         alone = None
         for ranks in options.ranks:
-            figures = _measure(kind, ranks, options.batches)
+            figures = _child(kind, ranks, options.batches)
+            if isinstance(figures, str):
+                print(f"{kind:36}{ranks:>6}  failed: {figures}", flush=True)
+                _append(options.json, {"case": kind, "ranks": ranks, "failed": figures})
+                continue
             alone = alone or figures.mib
             held = f"{figures.mib:>20.0f}{figures.mib / alone:>11.2f}x"
             print(f"{kind:36}{ranks:>6}{figures.batches_a_second:>12.0f}{figures.fairness:>20.2f}{held}", flush=True)
-            if options.json:
-                with options.json.open("a") as lines:
-                    lines.write(json.dumps({"bench": "ranks", "case": kind, "ranks": ranks, **asdict(figures)}) + "\n")
+            _append(options.json, {"case": kind, "ranks": ranks, **asdict(figures)})
+
+
+def _append(path: Path | None, line: dict[str, Any]) -> None:
+    if path is not None:
+        with path.open("a") as lines:
+            lines.write(json.dumps({"bench": "ranks", **line}) + "\n")
+
+
+def _child(kind: str, ranks: int, batches: int) -> Figures | str:
+    """The figures, or the last that was said where there are none."""
+    command = [sys.executable, __file__, "--one", "--kinds", kind, "--ranks", str(ranks), "--batches", str(batches)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            said, complaints = child.communicate(timeout=WITHIN)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            return f"it took more than {WITHIN:g} s"
+    if child.returncode == 0:
+        return Figures(**json.loads(said.splitlines()[-1]))
+    last = complaints.strip().splitlines()[-1:] or ["it said nothing"]
+    return f"{last[0][:300]} (exit code {child.returncode})"
 
 
 def _measure(kind: str, ranks: int, batches: int) -> Figures:
@@ -130,8 +161,16 @@ def _with_ranks(batches_of: Callable[[int], Iterator[Any]], ranks: int, batches:
     arrived = threading.Barrier(ranks + 1)
     measured = threading.Event()
     counts = [0] * ranks
+    failures: list[Exception] = []
 
     def read(rank: int) -> None:
+        try:
+            read_on(rank)
+        except Exception as error:  # of a thread: it is the program's
+            failures.append(error)
+            arrived.abort()
+
+    def read_on(rank: int) -> None:
         reader = batches_of(rank)
         for _ in range(batches):
             next(reader)
@@ -143,16 +182,19 @@ def _with_ranks(batches_of: Callable[[int], Iterator[Any]], ranks: int, batches:
     threads = [threading.Thread(target=read, args=(rank,), daemon=True) for rank in range(ranks)]
     for thread in threads:
         thread.start()
-    arrived.wait()
+    with suppress(threading.BrokenBarrierError):
+        arrived.wait()
     begin = time.monotonic()
     held = 0.0
-    while time.monotonic() < begin + WINDOW:
+    while time.monotonic() < begin + WINDOW and not failures:
         held = max(held, _held(worker))
         time.sleep(0.2)
     taken, seconds = list(counts), time.monotonic() - begin
     measured.set()
     for thread in threads:
         thread.join(10)
+    if failures:
+        raise next((error for error in failures if not isinstance(error, threading.BrokenBarrierError)), failures[0])
     return Figures(held, sum(taken) / seconds, min(taken) / max(1, *taken))
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+BEYOND = 3  # exit code of a benchmark that ran, and whose figures are beyond a limit
 TICKS = os.sysconf("SC_CLK_TCK")
 QUIET = {
     "TF_CPP_MIN_LOG_LEVEL": "3",

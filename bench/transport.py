@@ -1,12 +1,14 @@
 """Elements of 64 B to 16 MiB from readers to a loop on the same host: nothing is computed, all of it is handing over.
 
 Elements lie in the readers' memory. penstock, tf.data service and DataLoader have two readers, and so has Ray Data, whose tasks fill blocks of its
-object store; Arrow Flight and the bare socket, which is no more than two processes that send and receive as far as they have credit, have one. memcpy
-is no peer but a limit: one core copies each element once, into the same memory each time.
+object store; Arrow Flight and the bare socket, which is no more than two processes that send and receive as far as they have credit, have one.
+Flight sends an element a message: its client and server are Python's, or where it says so bench/cpp/flight.cc. memcpy is no peer but a limit: one
+core copies each element once, into the same memory each time.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import multiprocessing
 import resource
@@ -19,8 +21,12 @@ import numpy as np
 from side_by_side import Case, Stopwatch, main
 
 READERS = 2
+# Bytes of an element, and how many of them the slowest takes. The others take more, so that each is measured for 0.2 s at least.
 SIZES = {"64 B": (64, 8_000), "64 KiB": (64 << 10, 4_000), "1 MiB": (1 << 20, 1_500), "16 MiB": (16 << 20, 80)}
-MORE = {"64 B": 100, "64 KiB": 16, "1 MiB": 4, "16 MiB": 5}  # times as many for the quick, so that both run about as long
+MORE = {"64 B": 100, "64 KiB": 16, "1 MiB": 4, "16 MiB": 5}
+CPP_MORE = {**MORE, "64 B": 800}
+FLIGHT_MORE = {"64 B": 20, "64 KiB": 3, "1 MiB": 1, "16 MiB": 1}
+MEMCPY_MORE = {"1 MiB": 16, "16 MiB": 10}
 WARM_UP = 16
 KEPT = 32 << 20  # bytes of rows that readers have
 PROGRAMS = Path(__file__).parents[1] / "build/release/bin"
@@ -68,7 +74,7 @@ def _kept(bytes_each: int, count: int, shuffled: bool = False) -> Any:
 
 
 def _penstock_in_cpp(size: str, way: str, shuffled: bool = False) -> Callable[[Path, Stopwatch], float]:
-    bytes_each, count = SIZES[size][0], SIZES[size][1] * MORE[size]
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * CPP_MORE[size]
 
     def run(_: Path, watch: Stopwatch) -> float:
         import penstock
@@ -96,10 +102,10 @@ def _handover(size: str) -> Callable[[Path, Stopwatch], float]:
     return run
 
 
-def _told(watch: Stopwatch, program: str, *arguments: str) -> float:
+def _told(watch: Stopwatch, program: str | Path, *arguments: str) -> float:
     """What a program says of the time between its own start and stop; CPU and memory are of all of it."""
     watch.start()
-    done = subprocess.run([PROGRAMS / program, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run([PROGRAMS / program, *arguments], capture_output=True, text=True, check=True)  # an absolute path stays what it is
     watch.stop()
     told = json.loads(done.stdout)
     watch.seconds = told["seconds"]
@@ -193,7 +199,7 @@ def _dataloader(size: str) -> Callable[[Path, Stopwatch], float]:
 
 
 def _flight(size: str) -> Callable[[Path, Stopwatch], float]:
-    bytes_each, count = SIZES[size]
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * FLIGHT_MORE[size]
 
     def run(_: Path, watch: Stopwatch) -> float:
         from pyarrow import flight
@@ -227,6 +233,24 @@ def _flight_server(there: Any, bytes_each: int, count: int) -> None:
     server.serve()
 
 
+def prepare(directory: Path) -> None:
+    """Flight's program in C++, where the wheel of pyarrow is there with its headers and libraries."""
+    if importlib.util.find_spec("pyarrow") is None:
+        return
+    import pyarrow
+
+    wheel = Path(pyarrow.__file__).parent
+    libraries = [f"-l:{next(wheel.glob(f'lib{name}.so.*')).name}" for name in ("arrow_flight", "arrow")]
+    source = Path(__file__).parent / "cpp/flight.cc"
+    link = [f"-L{wheel}", f"-Wl,-rpath,{wheel}", *libraries]
+    subprocess.run(["c++", "-std=c++20", "-O2", f"-isystem{wheel / 'include'}", source, *link, "-o", directory / "flight"], check=True)
+
+
+def _flight_in_cpp(size: str) -> Callable[[Path, Stopwatch], float]:
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * FLIGHT_MORE[size]
+    return lambda directory, watch: _told(watch, directory / "flight", str(bytes_each), str(count))
+
+
 RAY_MORE = {"64 KiB": 8, "1 MiB": 2, "16 MiB": 3}  # so that what tasks made while the loop warmed up is a small part
 RAY_STORE = 1 << 30
 
@@ -256,7 +280,7 @@ def _ray_data(size: str, by_rows: bool) -> Callable[[Path, Stopwatch], float]:
 
 
 def _memcpy(size: str) -> Callable[[Path, Stopwatch], float]:
-    bytes_each, count = SIZES[size][0], SIZES[size][1] * MORE[size]
+    bytes_each, count = SIZES[size][0], SIZES[size][1] * MEMCPY_MORE[size]
 
     def run(_: Path, watch: Stopwatch) -> float:
         kept, place = np.ones(bytes_each, np.uint8), np.zeros(bytes_each, np.uint8)
@@ -265,8 +289,15 @@ def _memcpy(size: str) -> Callable[[Path, Stopwatch], float]:
     return run
 
 
+FLIGHT_CPP, FLIGHT_PYTHON = "Arrow Flight in C++, one a message", "Arrow Flight in Python, one a message"
 AIMS = {"64 B": 40.0, "64 KiB": 25.0, "1 MiB": 5.0, "16 MiB": 8.0}
-NEEDS = {"Arrow Flight": "pyarrow.flight", "tf.data service": "tensorflow", "DataLoader": "torch"}
+NEEDS = {
+    "Arrow Flight": "pyarrow.flight",
+    FLIGHT_CPP: "pyarrow.flight",
+    FLIGHT_PYTHON: "pyarrow.flight",
+    "tf.data service": "tensorflow",
+    "DataLoader": "torch",
+}
 NEEDS |= {"Ray Data, iter_rows": "pandas", "Ray Data, iter_batches": "pandas"}  # which ray alone does without, and ray.data does not
 
 
@@ -296,10 +327,10 @@ def _cases() -> list[Case]:
     small = {"the same, 64 KiB": _handover("64 KiB")}
     once_and_a_half = {"the same, 64 KiB": 0.67}
     cases.append(Case("16 MiB, handover alone", "us", _handover("16 MiB"), small, lower_is_better=True, at_least=once_and_a_half))
-    flight = {"Arrow Flight": _flight("64 B")}
-    cases.append(Case("64 B, C++", "elements/s", _penstock_in_cpp("64 B", "shared"), flight, at_least={"Arrow Flight": 5.0}, needs=NEEDS))
+    flight = {FLIGHT_CPP: _flight_in_cpp("64 B"), FLIGHT_PYTHON: _flight("64 B")}
+    cases.append(Case("64 B, C++", "elements/s", _penstock_in_cpp("64 B", "shared"), flight, at_least={FLIGHT_CPP: 5.0}, needs=NEEDS))
     return cases
 
 
 if __name__ == "__main__":
-    main("transport", _cases())
+    main("transport", _cases(), prepare)

@@ -11,8 +11,8 @@ clang-format --dry-run --Werror "${sources[@]}"
 .venv/bin/mypy
 
 base=$(git merge-base HEAD "${1:-origin/main}" 2>/dev/null || git rev-parse HEAD)
-# The TensorFlow op is compiled apart, with TensorFlow's flags.
-mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' ':!python/penstock/_tf_op')
+# The TensorFlow op is compiled apart, with TensorFlow's flags, and Arrow Flight's benchmark with pyarrow's.
+mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- '*.cc' ':!python/penstock/_tf_op' ':!bench/cpp/flight.cc')
 if ((${#changed[@]})); then
   cmake --preset dev >/dev/null
   ninja -C build/dev penstock_schema_headers >/dev/null

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,6 +81,36 @@ def test_read_shows_the_first_rows_of_files_and_counts_all(tmp_path: Path) -> No
     assert done.stderr.startswith("20 rows")
     done = run("read", str(path), "--parse", "id:int64", "-n", "7")
     assert len(done.stdout.splitlines()) == 7
+
+
+def test_no_rows_are_a_mistake_and_not_all_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    write_tfrecord(path, [{"id": i} for i in range(20)])
+    refused = run("read", str(path), "--parse", "id:int64", "-n", "0")
+    assert (refused.returncode, refused.stdout) == (MISCONFIGURED, "")
+    assert refused.stderr == "penstock: -n 0 reads nothing: say how many rows, or leave it out to read all\n"
+
+
+def test_status_of_a_worker_says_whom_to_ask() -> None:
+    with _server("dispatcher", "--listen", "127.0.0.1:0") as dispatcher, _server("worker", "--dispatcher", dispatcher.strip()) as worker:
+        refused = run("status", "--dispatcher", worker.strip())
+    assert refused.returncode == MISCONFIGURED
+    assert f"the process at {worker.strip()} is a worker; give the address that `penstock dispatcher` prints" in refused.stderr
+
+
+def test_help_names_actions_and_flags_as_they_are_written() -> None:
+    assert "Usage: penstock token create [OPTIONS]" in run("token", "--help").stdout
+    told = run("tfjob", "--help").stdout
+    assert "Usage: penstock tfjob run MANIFEST [OPTIONS]" in told
+    assert "--volume" in told
+    assert "--env" in told
+
+
+def test_a_silent_address_is_asked_about_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = run("status", "--dispatcher", f"127.0.0.1:{silent.getsockname()[1]}")
+    assert "did not answer hello" in done.stderr
+    assert done.stderr.count("?") == 1
 
 
 @pytest.mark.parametrize(

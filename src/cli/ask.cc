@@ -29,6 +29,8 @@ Result<Message> AskDispatcher(const std::string& address, const Credentials& cre
     return IsPermanent(why.code()) ? why : Status(why.code(), why.message() + " (--dispatcher or PENSTOCK_SERVICE names it)");
   }
   const std::shared_ptr<Session> session = *std::move(connected);
+  ServiceIdentity anybody;
+  PENSTOCK_TRY(anybody.Accept(session->hello_reply(), address));  // a worker is none to ask
   auto answer = std::make_shared<std::promise<Result<Message>>>();
   auto waiting = answer->get_future();
   io.Post([&session, &question, answer] {

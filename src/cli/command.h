@@ -31,6 +31,7 @@ class Flags {
   void Text(const std::string& name, std::optional<std::string>* value, const std::string& help);  // "" is a value, too
   void Texts(const std::string& name, std::vector<std::string>* values, const std::string& help);  // may be repeated, none ""
   void Number(const std::string& name, uint32_t* value, const std::string& help);
+  void Number(const std::string& name, std::optional<uint32_t>* value, const std::string& help);
   void Bytes(const std::string& name, uint64_t* value, const std::string& help);  // "256MiB", not 0
   void Time(const std::string& name, Duration* value, const std::string& help);   // "30s"
   void Time(const std::string& name, std::optional<Duration>* value, const std::string& help);
@@ -39,6 +40,8 @@ class Flags {
   void CommandLine(const std::string& name, std::vector<std::string>* values,
                    const std::string& help);         // from the first without a dash, or after --, all
   void Hidden(const std::string& name, int* value);  // between our own processes
+  // What --help says of the command line, "penstock token create [OPTIONS]", in place of the names declared so far that have no dash.
+  void Usage(const std::string& line);
 
  private:
   CLI::App& app_;

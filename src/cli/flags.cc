@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/nearest.h"
 #include "cli/command.h"
@@ -11,6 +13,15 @@
 
 namespace penstock::cli {
 namespace {
+
+class WithUsage final : public CLI::Formatter {
+ public:
+  explicit WithUsage(std::string line) : line_(std::move(line)) {}
+  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override { return "Usage: " + line_ + "\n"; }
+
+ private:
+  std::string line_;
+};
 
 // A flag whose text is parsed by `parse` into `value`.
 template <class T, class Parse>
@@ -80,6 +91,9 @@ void Flags::Texts(const std::string& name, std::vector<std::string>* values, con
   app_.add_option(name, *values, help)->type_name("TEXT")->allow_extra_args(false)->check(check);
 }
 void Flags::Number(const std::string& name, uint32_t* value, const std::string& help) { app_.add_option(name, *value, help)->type_name("N"); }
+void Flags::Number(const std::string& name, std::optional<uint32_t>* value, const std::string& help) {
+  app_.add_option(name, *value, help)->type_name("N");
+}
 void Flags::Bytes(const std::string& name, uint64_t* value, const std::string& help) { AddParsed(app_, name, value, help, "SIZE", ParseBudget); }
 void Flags::Time(const std::string& name, Duration* value, const std::string& help) { AddParsed(app_, name, value, help, "TIME", ParseDuration); }
 void Flags::Time(const std::string& name, std::optional<Duration>* value, const std::string& help) {
@@ -94,6 +108,10 @@ void Flags::CommandLine(const std::string& name, std::vector<std::string>* value
   app_.positionals_at_end(true);
 }
 void Flags::Hidden(const std::string& name, int* value) { app_.add_option(name, *value)->group(""); }
+void Flags::Usage(const std::string& line) {
+  for (CLI::Option* option : app_.get_options([](const CLI::Option* declared) { return declared->get_positional(); })) option->group("");
+  app_.formatter(std::make_shared<WithUsage>(line));
+}
 
 int RunCli(int argc, const char* const* argv) {
   CLI::App app("penstock: readers prepare the data, and every rank of a training job drinks from one shared stream", "penstock");

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <limits>
+#include <optional>
 
 #include "cli/ask.h"
 #include "cli/command.h"
@@ -29,6 +30,7 @@ class Read final : public Command {
   }
 
   Result<int> Run(const Globals& globals) override {
+    if (limit_ && *limit_ == 0) return Status(Code::kInvalid, "-n 0 reads nothing: say how many rows, or leave it out to read all");
     if (files_.empty() == job_.empty()) return Status(Code::kInvalid, "name either FILES to read or a --job to take part in");
     PENSTOCK_ASSIGN(const auto reader, Open());
     begin_ = std::chrono::steady_clock::now();
@@ -73,12 +75,12 @@ class Read final : public Command {
   }
 
   Status ReadAll(Reader& reader, const Globals& globals) {
-    const uint64_t limit = limit_ == 0 ? std::numeric_limits<uint64_t>::max() : limit_;
+    const uint64_t limit = limit_ ? *limit_ : std::numeric_limits<uint64_t>::max();
     while (rows_ < limit) {
       PENSTOCK_ASSIGN(const std::optional<Batch> batch, reader.Next());
       if (!batch) return {};
       const uint64_t take = std::min(batch->rows(), limit - rows_);
-      const uint64_t show = globals.json || limit_ > 0 ? take : rows_ < kShown ? std::min(take, kShown - rows_) : 0;
+      const uint64_t show = globals.json || limit_ ? take : rows_ < kShown ? std::min(take, kShown - rows_) : 0;
       for (uint64_t row = 0; row < show; ++row) std::printf("%s\n", RowAsJson(*batch, row).c_str());
       rows_ += take;
       ++batches_;
@@ -103,7 +105,7 @@ class Read final : public Command {
   std::vector<std::string> files_;
   std::vector<std::string> features_;
   std::string job_;
-  uint32_t limit_ = 0;
+  std::optional<uint32_t> limit_;
   std::string dispatcher_;
   SecurityFlags security_;
   std::string address_;

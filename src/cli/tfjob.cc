@@ -23,12 +23,20 @@ sys.exit(main(sys.argv[1:]))
 
 class TfJob final : public Command {
  public:
-  void Declare(Flags& flags) override { flags.CommandLine("action", &words_, "run MANIFEST"); }
+  // Those after `run` go to the Python program as they are, with its own words for what is wrong.
+  void Declare(Flags& flags) override {
+    flags.CommandLine("action", &words_, "run MANIFEST");
+    flags.Usage("penstock tfjob run MANIFEST [OPTIONS]\n\nMANIFEST is its file; - is the standard input.");
+    flags.Texts("--volume", &volumes_, "NAME=DIR: the directory that is a volume of this name, in all pods; may be repeated");
+    flags.Texts("--env", &variables_, "NAME[=VALUE]: a variable for all pods; without a value, this shell's; may be repeated");
+  }
 
   Result<int> Run(const Globals& /*globals*/) override {
     const std::string named = Variable("PENSTOCK_PYTHON");
     std::vector<std::string> command{named.empty() ? "python3" : named, "-c", kProgram};
     command.insert(command.end(), words_.begin(), words_.end());
+    for (const std::string& volume : volumes_) command.insert(command.end(), {"--volume", volume});
+    for (const std::string& variable : variables_) command.insert(command.end(), {"--env", variable});
     std::vector<char*> argv;
     for (std::string& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -39,6 +47,8 @@ class TfJob final : public Command {
 
  private:
   std::vector<std::string> words_;
+  std::vector<std::string> volumes_;
+  std::vector<std::string> variables_;
 };
 
 }  // namespace

@@ -36,6 +36,7 @@ class Token final : public Command {
  public:
   void Declare(Flags& flags) override {
     flags.Names("action", &action_, "create");
+    flags.Usage("penstock token create [OPTIONS]");
     flags.Text("--job", &job_, "Only for this job");
     flags.Time("--expires", &expires_, "Sessions can be begun with it for so long, like 12h; default for ever");
     flags.Text("--token-file", &token_file_,

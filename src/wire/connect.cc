@@ -147,7 +147,7 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
   void OnTimeout() {
     const std::string limit = std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(params_.timeout).count()) + " ms";
     Fail(Status(Code::kDeadline, parts_->pipe != nullptr
-                                     ? address_ + " took the connection but did not answer hello within " + limit + "; is it a penstock service?"
+                                     ? address_ + ": it took the connection but did not answer hello within " + limit
                                      : "no connection to " + address_ + " within " + limit));
   }
 
