@@ -75,10 +75,10 @@ struct Settle {};  // after a SettleSoon, and what came meanwhile
 struct Timer {};
 }  // namespace event
 
-using ClientEvent =
-    std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp, event::WorkerDown,
-                 event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, event::TailCopied, Progress, event::StartEpoch,
-                 event::Begin, event::Restore, event::GiveUpRestore, event::RestoreRefused, msg::Registered, event::Close, event::Settle, event::Timer>;
+using ClientEvent = std::variant<event::DispatcherUp, event::DispatcherDown, msg::Joined, msg::BeatReply, msg::Failed, event::WorkerUp,
+                                 event::WorkerDown, event::WorkerDraining, event::LaneSays, event::BlockArrived, event::Freed, event::TailCopied,
+                                 Progress, event::StartEpoch, event::Begin, event::Restore, event::GiveUpRestore, event::RestoreRefused,
+                                 msg::Registered, event::Close, event::Settle, event::Timer>;
 
 // ---- what to do, in this order
 namespace action {
@@ -165,11 +165,11 @@ struct SetTimer {      // one timer; a later one replaces it
 };
 }  // namespace action
 
-using ClientAction = std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker,
-                                  action::CloseWorker, action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut,
-                                  action::ShelfEnd, action::ShelfWhole, action::ShrinkTail, action::ShelfRemove, action::ShelfLease,
-                                  action::ShelfCount, action::ShelfSteps, action::ShelfEndEpoch, action::Fail, action::Release, action::SettleSoon,
-                                  action::SetTimer>;
+using ClientAction =
+    std::variant<action::SendDispatcher, action::SendRestore, action::Restored, action::RestoreFailed, action::ConnectWorker, action::CloseWorker,
+                 action::SendWorker, action::JoinedJob, action::ShelfAdd, action::ShelfOpen, action::ShelfPut, action::ShelfEnd, action::ShelfWhole,
+                 action::ShrinkTail, action::ShelfRemove, action::ShelfLease, action::ShelfCount, action::ShelfSteps, action::ShelfEndEpoch,
+                 action::Fail, action::Release, action::SettleSoon, action::SetTimer>;
 
 struct ClientActions {
   std::vector<ClientAction> list;

@@ -274,10 +274,10 @@ class Shelf {
   Lanes lanes_;
   std::deque<Lanes::iterator> rotation_;  // lanes that have or may get full groups, the next to take from first
   std::deque<Lanes::iterator> tails_;     // ended with less than a group left, first come first
-  std::set<GrantName> unasked_;       // in the last batch
-  std::map<GrantName, Cursor> kept_;  // pads: lanes of the last batch that the loop came back after, and their marks before it…
-  uint64_t kept_tag_ = 0;             // …and the tag
-  std::vector<LastTaken> last_;       // the last batch
+  std::set<GrantName> unasked_;           // in the last batch
+  std::map<GrantName, Cursor> kept_;      // pads: lanes of the last batch that the loop came back after, and their marks before it…
+  uint64_t kept_tag_ = 0;                 // …and the tag
+  std::vector<LastTaken> last_;           // the last batch
   std::set<GrantName> dirty_;
   std::vector<Mark> last_marks_;  // of removed grants
   std::vector<Handle> passed_;

@@ -208,7 +208,9 @@ class Evener {
       if (pads() && used && TailOf(*consumer) > 0) tails.push_back(consumer);
     }
     if (tails.size() < 2) return false;
-    const auto rank = [this](const Consumer* consumer) { return std::tuple(MarkOf(*consumer), !LivesOfTail(*consumer), batch() - TailOf(*consumer)); };
+    const auto rank = [this](const Consumer* consumer) {
+      return std::tuple(MarkOf(*consumer), !LivesOfTail(*consumer), batch() - TailOf(*consumer));
+    };
     const auto to = std::min_element(tails.begin(), tails.end(), [&](const Consumer* a, const Consumer* b) { return rank(a) < rank(b); });
     Consumer* from = nullptr;
     for (Consumer* consumer : tails) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto kCohortDeadline = std::chrono::seconds(60);   // for all ranks to be started and load their states
 constexpr auto kRebuildDeadline = std::chrono::seconds(10);  // for live loops; they come again, and know for whom they wait
-constexpr auto kRebuildWindow = kSilence;                   // for live loops that declared no number to find the dispatcher again
+constexpr auto kRebuildWindow = kSilence;                    // for live loops that declared no number to find the dispatcher again
 
 std::chrono::seconds DeadlineFor(bool rebuild) { return rebuild ? kRebuildDeadline : kCohortDeadline; }
 
@@ -82,9 +82,8 @@ Status DispatcherCore::Impl::CheckKnown(const Job& job, const Consumer& consumer
   const auto cohort = cohorts_.find(job.id);
   if (cohort == cohorts_.end() || !cohort->second.rebuild || cohort->second.consumers == 0) return {};
   const auto& recruits = cohort->second.recruits;
-  const bool was_read = std::any_of(recruits.begin(), recruits.end(), [](const auto& item) {
-    return item.second.state && !SaysNothing(*item.second.state);
-  });
+  const bool was_read =
+      std::any_of(recruits.begin(), recruits.end(), [](const auto& item) { return item.second.state && !SaysNothing(*item.second.state); });
   if (!was_read || recruits.contains(consumer.id) || job.seated.size() == job.consumers) return {};
   return StartedAnewUnknown(job, consumer.index);
 }

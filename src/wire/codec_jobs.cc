@@ -63,8 +63,7 @@ Offset<fb::Join> PutBody(Builder& b, const msg::Join& m) {
   const auto job_name = b.CreateString(m.job_name);
   const auto name = b.CreateString(m.name);
   return fb::CreateJoin(b, dataset, job_name, static_cast<fb::Mode>(m.mode), m.seed, m.epochs, static_cast<fb::Even>(m.even), m.index, m.consumers,
-                        m.incarnation, name, m.places, m.attempt, static_cast<uint8_t>(m.on_restart), static_cast<uint8_t>(m.on_death),
-                        m.rebuild);
+                        m.incarnation, name, m.places, m.attempt, static_cast<uint8_t>(m.on_restart), static_cast<uint8_t>(m.on_death), m.rebuild);
 }
 Status TakeBody(const fb::Join& in, msg::Join& out) {
   out.dataset = Text(in.dataset());

@@ -146,9 +146,8 @@ class Attempt final : public std::enable_shared_from_this<Attempt>, private Fram
 
   void OnTimeout() {
     const std::string limit = std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(params_.timeout).count()) + " ms";
-    Fail(Status(Code::kDeadline, parts_->pipe != nullptr
-                                     ? address_ + ": it took the connection but did not answer hello within " + limit
-                                     : "no connection to " + address_ + " within " + limit));
+    Fail(Status(Code::kDeadline, parts_->pipe != nullptr ? address_ + ": it took the connection but did not answer hello within " + limit
+                                                         : "no connection to " + address_ + " within " + limit));
   }
 
   void FailToConnect() { Fail(Status(Code::kUnavailable, "nobody can be reached at " + address_ + ": " + ErrorText(last_error_))); }

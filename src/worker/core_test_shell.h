@@ -148,7 +148,7 @@ class TestShell {
   uint64_t state_bytes = 0;
   uint64_t held_state = 0;  // what operators turn out to hold, declared or not
   uint64_t group_rows = 1;
-  size_t blocks_a_step = 1;  // more where room for them all is sure
+  size_t blocks_a_step = 1;    // more where room for them all is sure
   uint64_t wanted_target = 0;  // for blocks, by the job
   uint64_t block_target = 0;   // of the lane that was started last
   std::function<uint64_t(LaneKey, Seq)> row_bytes = [](LaneKey, Seq) { return kRowBytes; };
