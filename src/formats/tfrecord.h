@@ -29,6 +29,7 @@ inline constexpr uint64_t kToEnd = std::numeric_limits<uint64_t>::max();
 struct RecordOptions {
   bool verify_crc = true;            // of the data; lengths are always verified
   uint64_t max_record = 1ULL << 30;  // bytes; a longer record is an error
+  uint64_t memory = 0;               // that a record may take, with what is made of it; 0: as much as it likes. One passed over takes none
   size_t window = 256 * 1024;        // bytes read at once; grows for a record that is larger
 };
 
@@ -65,7 +66,8 @@ class RecordReader {
   Result<bool> AtEnd();
   void Take(uint64_t bytes);
   Status CheckEdge() const;
-  Status Error(const std::string& what) const;
+  Status CheckMemory(uint64_t length) const;
+  Status Error(const std::string& what, Code code = Code::kData) const;
 
   std::shared_ptr<const ByteSource> source_;
   std::unique_ptr<ByteStream> stream_;

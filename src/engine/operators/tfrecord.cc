@@ -84,7 +84,9 @@ class TfRecord final : public Operator {
   Result<RowStreamPtr> Open(const Node& node, const LaneContext& context) const override {
     PENSTOCK_ASSIGN(const SourceInput* source, FilesOf(*context.manifest, node));
     auto pieces = std::make_shared<const std::vector<Piece>>(context.PiecesOf(node));
-    const OpenPart open = [this, pieces, source](size_t part) { return OpenPiece(source->files[(*pieces)[part].file], (*pieces)[part]); };
+    const OpenPart open = [this, pieces, source, memory = context.state_cap](size_t part) {
+      return OpenPiece(source->files[(*pieces)[part].file], (*pieces)[part], memory);
+    };
     return context.cycle > 1 ? RoundRobin(pieces->size(), context.cycle, open) : InTurn(pieces->size(), open);
   }
 
@@ -121,12 +123,13 @@ class TfRecord final : public Operator {
   }
 
  private:
-  Result<RowStreamPtr> OpenPiece(const InputFile& file, const Piece& piece) const {
+  Result<RowStreamPtr> OpenPiece(const InputFile& file, const Piece& piece, uint64_t memory) const {
     PENSTOCK_ASSIGN(std::shared_ptr<const ByteSource> source, File::Open(file));
     const uint64_t to = piece.end == file.size ? kToEnd : piece.end;
     RecordOptions options;
     options.verify_crc = verify_crc_;
     options.window = kWindow;
+    options.memory = memory;
     PENSTOCK_ASSIGN(auto reader, RecordReader::Open(std::move(source), compression_, options, piece.begin, to));
     return RowStreamPtr(std::make_unique<RecordStream>(file, std::move(reader), piece.begin == 0, verify_crc_));
   }
