@@ -90,3 +90,13 @@ def test_a_batch_of_rows_that_do_not_fit_is_refused_before_there_is_memory_for_i
     with pytest.raises(penstock.TooLarge, match="--memory more, or a smaller n"):
         read(Dataset.from_range(3_000_000).batch(3_000_000).batch(1), cluster.address)
     assert _rss(cluster.workers[0].pid) < 64 * MIB
+
+
+def test_a_shuffle_of_many_small_files_holds_their_records_and_not_what_they_were_read_into(start_cluster: StartCluster, tmp_path: Path) -> None:
+    write_tfrecord(tmp_path / "first.gz", [{"x": 1}], compression="gzip")
+    for i in range(20_000):
+        (tmp_path / f"{i:05}.gz").hardlink_to(tmp_path / "first.gz")
+    cluster = start_cluster(workers=1, memory="64MiB")
+    dataset = Dataset.from_tfrecord(tmp_path / "[0-9]*.gz").shuffle(5000).parse_example({"x": "int64"}).batch(512)
+    assert sum(len(batch["x"]) for batch in read(dataset, cluster.address)) == 20_000
+    assert _rss(cluster.workers[0].pid) < 48 * MIB

@@ -49,6 +49,8 @@ class RecordReader {
   Result<uint64_t> Skip(uint64_t n);
 
   std::shared_ptr<const void> window() const { return window_; }
+  // Whether that is much more memory than what was read into it.
+  bool sparse() const { return window_->size() < window_->capacity() / 4; }
   uint64_t record() const { return record_; }  // ordinal of the next record in this range
   uint64_t offset() const { return offset_; }  // of its header; in the inflated bytes where the file is compressed
   uint64_t bytes_held() const { return window_->capacity() + (compressed_ ? InflateMemory() : 0); }

@@ -27,11 +27,13 @@ class RecordStream final : public RowStream {
       record_ = reader_->record();
       at_ = 0;
       PENSTOCK_ASSIGN(records_, reader_->Next(kRecordsAtOnce));
+      sparse_ = reader_->sparse();
       if (records_.empty()) return false;
     }
     row.number = 0;
     row.parts.clear();
     row.bytes.Share(records_[at_], reader_->window(), verified_ ? std::optional(CrcBehind(records_[at_])) : std::nullopt);
+    if (sparse_) row.bytes.Detach();
     row.origin = {&file_, offset_, from_start_ ? static_cast<int64_t>(record_) : -1};
     Pass();
     return true;
@@ -65,6 +67,7 @@ class RecordStream final : public RowStream {
   bool from_start_;
   bool verified_;  // records against their CRCs
   std::span<const std::string_view> records_;
+  bool sparse_ = false;  // their window: of many small files each row would keep one, and nobody counts them
   size_t at_ = 0;
   uint64_t offset_ = 0;  // of the record at at_
   uint64_t record_ = 0;
