@@ -13,6 +13,12 @@ constexpr uint64_t Mix(uint64_t x) {  // the finalizer of SplitMix64
   return x ^ (x >> 31);
 }
 
+// A counted row has no way to fail when it is made, so it is asked before any is.
+Status CheckHeldBytesOfRow(const Node& node, uint64_t state_cap) {
+  const uint64_t bytes = state_cap == 0 || node.rows == 0 ? 0 : node.op->HeldBytesOfRow(node);
+  return bytes <= state_cap ? Status() : HoldsTooMuch("batch: the rows of one", bytes, "n");
+}
+
 }  // namespace
 
 std::string_view Name(LaneClass lane_class) {
@@ -84,12 +90,6 @@ uint64_t Operator::HeldBytesOfRow(const Node& node) const {
   uint64_t bytes = sizeof(Row);
   for (const auto& input : node.inputs) bytes = std::max(bytes, input->op->HeldBytesOfRow(*input));
   return bytes;
-}
-
-// A counted row has no way to fail when it is made, so it is asked before any is.
-Status CheckHeldBytesOfRow(const Node& node, uint64_t state_cap) {
-  const uint64_t bytes = state_cap == 0 || node.rows == 0 ? 0 : node.op->HeldBytesOfRow(node);
-  return bytes <= state_cap ? Status() : HoldsTooMuch("batch: the rows of one", bytes, "n");
 }
 
 Result<RowStreamPtr> OpenStream(const Node& node, const LaneContext& context) {
