@@ -10,6 +10,8 @@ import pytest
 import penstock
 from conftest import StartCluster
 from penstock import Dataset
+from penstock.tfrecord import write_tfrecord
+from support.reading import read
 from support.waiting import wait_until
 
 MIB = 1 << 20
@@ -72,3 +74,29 @@ def test_a_small_worker_serves_many_jobs_and_sleeping_consumers(shared_memory: b
     for job in readers:
         for reader in job:
             reader.close()
+
+
+def test_a_record_that_does_not_fit_is_refused_before_there_is_memory_for_it(start_cluster: StartCluster, tmp_path: Path) -> None:
+    write_tfrecord(tmp_path / "a.tfrecord", [{"x": bytes(size)} for size in (10, 200 * MIB)])
+    cluster = start_cluster(workers=1, memory="64MiB")
+    dataset = Dataset.from_tfrecord(tmp_path / "a.tfrecord").parse_example({"x": "string"}).batch(1)
+    with pytest.raises(penstock.TooLarge, match=r"a\.tfrecord at .*, record 1: .*--memory of at least"):
+        read(dataset, cluster.address)
+    assert _rss(cluster.workers[0].pid) < 64 * MIB
+
+
+def test_a_batch_of_rows_that_do_not_fit_is_refused_before_there_is_memory_for_it(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(workers=1, memory="64MiB")
+    with pytest.raises(penstock.TooLarge, match="--memory more, or a smaller n"):
+        read(Dataset.from_range(3_000_000).batch(3_000_000).batch(1), cluster.address)
+    assert _rss(cluster.workers[0].pid) < 64 * MIB
+
+
+def test_a_shuffle_of_many_small_files_holds_their_records_and_not_what_they_were_read_into(start_cluster: StartCluster, tmp_path: Path) -> None:
+    write_tfrecord(tmp_path / "first.gz", [{"x": 1}], compression="gzip")
+    for i in range(20_000):
+        (tmp_path / f"{i:05}.gz").hardlink_to(tmp_path / "first.gz")
+    cluster = start_cluster(workers=1, memory="64MiB")
+    dataset = Dataset.from_tfrecord(tmp_path / "[0-9]*.gz").shuffle(5000).parse_example({"x": "int64"}).batch(512)
+    assert sum(len(batch["x"]) for batch in read(dataset, cluster.address)) == 20_000
+    assert _rss(cluster.workers[0].pid) < 48 * MIB

@@ -77,6 +77,11 @@ void Budget::Force(HolderId id, uint64_t held) {
   Update(id, holder, holder.reserve, held);
 }
 
+void Budget::Lower(HolderId id, uint64_t reserve) {
+  Holder& holder = holders_.at(id);
+  Update(id, holder, std::min(holder.reserve, std::max(reserve, holder.held)), holder.held);
+}
+
 void Budget::LeaveLine(HolderId id) {
   const auto is_its = [id](const Ticket& ticket) { return ticket.holder == id; };
   std::erase_if(must_, is_its);

@@ -42,6 +42,8 @@ class Budget {
   bool MoveAhead(HolderId from, HolderId to, uint64_t bytes);
   // Counts memory that is already there and cannot be refused: state that a holder did not declare. May commit more than the capacity.
   void Force(HolderId holder, uint64_t held);
+  // Of its reserve it keeps so much, and what it holds.
+  void Lower(HolderId holder, uint64_t reserve);
   void LeaveLine(HolderId holder);
   // So many bytes are used for something else from now on. What is committed stays so, also where it is more than what is left.
   void Shrink(uint64_t bytes) { capacity_ -= std::min(bytes, capacity_); }

@@ -46,7 +46,8 @@ class CodeRun final : public LaneRun {
   uint64_t state_bytes() const override { return held_bytes_ + (input_ == nullptr ? 0 : input_->state_bytes()); }
   std::string where() const override {
     const std::string code = "user code at seq " + std::to_string(next_.seq);
-    return input_ == nullptr ? code : code + ", " + input_->where();
+    const std::string input = input_ == nullptr ? std::string() : input_->where();
+    return input.empty() ? code : code + ", " + input;
   }
 
  private:

@@ -13,6 +13,12 @@ constexpr uint64_t Mix(uint64_t x) {  // the finalizer of SplitMix64
   return x ^ (x >> 31);
 }
 
+// A counted row has no way to fail when it is made, so it is asked before any is.
+Status CheckHeldBytesOfRow(const Node& node, uint64_t state_cap) {
+  const uint64_t bytes = state_cap == 0 || node.rows == 0 ? 0 : node.op->HeldBytesOfRow(node);
+  return bytes <= state_cap ? Status() : HoldsTooMuch("batch: the rows of one", bytes, "n");
+}
+
 }  // namespace
 
 std::string_view Name(LaneClass lane_class) {
@@ -80,8 +86,17 @@ uint64_t Operator::RowBytes(std::span<const uint64_t> inputs) const {
   return bytes;
 }
 
+uint64_t Operator::HeldBytesOfRow(const Node& node) const {
+  uint64_t bytes = sizeof(Row);
+  for (const auto& input : node.inputs) bytes = std::max(bytes, input->op->HeldBytesOfRow(*input));
+  return bytes;
+}
+
 Result<RowStreamPtr> OpenStream(const Node& node, const LaneContext& context) {
-  if (node.rows.has_value()) return CountedStream(node, context);
+  if (node.rows.has_value()) {
+    PENSTOCK_TRY(CheckHeldBytesOfRow(node, context.state_cap));
+    return CountedStream(node, context);
+  }
   return node.op->Open(node, context);
 }
 
@@ -97,6 +112,12 @@ uint64_t RowBytes(const Node& node) {
   std::vector<uint64_t> inputs;
   for (const auto& input : node.inputs) inputs.push_back(RowBytes(*input));
   return node.op->RowBytes(inputs);
+}
+
+Status HoldsTooMuch(const std::string& what, uint64_t bytes, std::string_view smaller) {
+  return Status(Code::kTooLarge, what + " hold " + std::to_string(bytes) +
+                                     " bytes, more than the memory budget allows; give --memory more, or a smaller " + std::string(smaller))
+      .With("bytes", static_cast<int64_t>(bytes));
 }
 
 Status InvalidNode(const PlanNode& node, std::string_view what) {

@@ -152,6 +152,8 @@ class Operator {
   virtual bool reads_files() const { return false; }
   virtual Result<SourceInput> ListInput() const;
   virtual Result<bool> CanCut(const InputFile& file) const;
+  // Bytes that a counted row holds until it is evaluated; at least, and more than sizeof(Row) only where it is made of many.
+  virtual uint64_t HeldBytesOfRow(const Node& node) const;
   // Bytes of one row in memory, about: how counted rows are cut into lanes.
   virtual uint64_t RowBytes(std::span<const uint64_t> inputs) const;
 
@@ -164,6 +166,9 @@ Result<RowStreamPtr> OpenStream(const Node& node, const LaneContext& context);
 RowIndexPtr OpenIndex(const Node& node, const OrderKey& order);  // null where there are no rows
 Status Evaluate(const Node& node, RowPtrs rows, ColumnPtrs columns);
 uint64_t RowBytes(const Node& node);
+
+// An error of rows that hold `bytes`, more than LaneContext::state_cap. `smaller` is the attribute that makes it less.
+Status HoldsTooMuch(const std::string& what, uint64_t bytes, std::string_view smaller);
 
 // Errors of `make`: "batch: n must be at least 1".
 Status InvalidNode(const PlanNode& node, std::string_view what);

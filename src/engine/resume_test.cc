@@ -188,6 +188,51 @@ TEST(State, OfAShuffleThatOutgrowsTheBudgetIsAnErrorThatNamesTheFlag) {
   EXPECT_LT((*run)->state_bytes(), 400'000U);
 }
 
+// The error of the first step of a lane whose operators may hold so many bytes; none where it makes a block.
+Status FirstStep(const Plan& plan, uint64_t state_cap) {
+  HeapExtents heap;
+  const auto run = Compile(plan)->OpenLane(
+      {.key = {}, .from = {}, .to = kLaneEnd, .block_target = 1000, .block_cap = 1'000'000, .state_cap = state_cap, .allocator = &heap});
+  StepResult step = (*run)->Step();
+  auto* status = std::get_if<Status>(&step);
+  return status == nullptr ? Status() : std::move(*status);
+}
+
+TEST(State, OfARecordThatDoesNotFitIsNotTakenAndTheErrorNamesFileRecordAndFlag) {
+  TempDir dir;
+  for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
+    const Plan plan = Records(WriteFiles(dir, 1, 2, compression, 1 << 20));
+    const Status status = FirstStep(plan, 200'000);
+    EXPECT_EQ(status.code(), Code::kTooLarge);
+    EXPECT_THAT(status.message(), ::testing::HasSubstr(dir.Path("")));
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("record 0: the record has 104"));
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("--memory of at least 419"));
+    EXPECT_TRUE(FirstStep(plan, 0).ok()) << "nobody set a cap";
+  }
+}
+
+TEST(State, OfARecordThatIsPassedOverIsNone) {
+  TempDir dir;
+  const auto pipeline = Compile(Records(WriteFiles(dir, 1, 2, Compression::kNone, 1 << 20)));
+  HeapExtents heap;
+  const auto run = pipeline->OpenLane(
+      {.key = {}, .from = {2, 0}, .to = kLaneEnd, .block_target = 1000, .block_cap = 10'000, .state_cap = 200'000, .allocator = &heap});
+  EXPECT_TRUE(std::holds_alternative<LaneOver>((*run)->Step()));
+}
+
+TEST(State, OfABatchInMidPlanThatOutgrowsTheBudgetIsAnErrorThatNamesTheFlag) {
+  TempDir dir;
+  const Plan read = Over(Records(WriteFiles(dir, 1, 3000, Compression::kGzip, 100)), "batch", {{"n", int64_t{2500}}});
+  const Plan counted = Over(Numbers(1'000'000), "batch", {{"n", int64_t{1'000'000}}});
+  for (const Plan& batches : {read, counted}) {
+    const Plan plan = Over(batches, "batch", {{"n", int64_t{1}}});
+    const Status status = FirstStep(plan, 200'000);
+    EXPECT_EQ(status.code(), Code::kTooLarge);
+    EXPECT_THAT(status.message(), ::testing::HasSubstr("give --memory more, or a smaller n"));
+    EXPECT_TRUE(FirstStep(plan, 0).ok()) << "nobody set a cap";
+  }
+}
+
 TEST(Ranges, EndBeforeTheLaneAndAreExtended) {
   TempDir dir;
   const auto pipeline = Compile(Over(Records(WriteFiles(dir, 2, 10, Compression::kGzip)), "take", {{"count", int64_t{15}}}));

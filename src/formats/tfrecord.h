@@ -29,6 +29,7 @@ inline constexpr uint64_t kToEnd = std::numeric_limits<uint64_t>::max();
 struct RecordOptions {
   bool verify_crc = true;            // of the data; lengths are always verified
   uint64_t max_record = 1ULL << 30;  // bytes; a longer record is an error
+  uint64_t memory = 0;               // that a record may take, with what is made of it; 0: as much as it likes. One passed over takes none
   size_t window = 256 * 1024;        // bytes read at once; grows for a record that is larger
 };
 
@@ -48,6 +49,8 @@ class RecordReader {
   Result<uint64_t> Skip(uint64_t n);
 
   std::shared_ptr<const void> window() const { return window_; }
+  // Whether that is much more memory than what was read into it.
+  bool sparse() const { return window_->size() < window_->capacity() / 4; }
   uint64_t record() const { return record_; }  // ordinal of the next record in this range
   uint64_t offset() const { return offset_; }  // of its header; in the inflated bytes where the file is compressed
   uint64_t bytes_held() const { return window_->capacity() + (compressed_ ? InflateMemory() : 0); }
@@ -65,7 +68,8 @@ class RecordReader {
   Result<bool> AtEnd();
   void Take(uint64_t bytes);
   Status CheckEdge() const;
-  Status Error(const std::string& what) const;
+  Status CheckMemory(uint64_t length) const;
+  Status Error(const std::string& what, Code code = Code::kData) const;
 
   std::shared_ptr<const ByteSource> source_;
   std::unique_ptr<ByteStream> stream_;

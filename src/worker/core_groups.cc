@@ -147,7 +147,7 @@ void WorkerCore::State::StartGroups(SharedLane& shared, const OpenLane& lane, Cu
   run = {.task = task, .job = lane.open.job, .key = lane.open.range.lane, .cursor = from};
   run.groups = SharedKeyOf(lane);
   run.moved = now_;
-  run.state_bytes = job.state_bytes;
+  run.state_bytes = StateReserveOf(job);
   ++job.runs;
   budget_.Open(HolderOf(task), GroupId{Raw(run.job)}, run.state_bytes);
   budget_.Open(GroupsOf(task), GroupId{Raw(run.job)}, ReserveOf(job));
@@ -201,10 +201,12 @@ void WorkerCore::State::WorkGroups(const SharedKey& key) {
 void WorkerCore::State::StepGroups(Run& run) {
   if (run.stepping || run.retry_at > now_) return;
   const HolderId holder = GroupsOf(run.task);
-  const Job& job = jobs_.at(run.job);
   const uint64_t bytes = run.wants > 0 ? run.wants : budget_.Reserved(holder);
   const bool empty = budget_.Held(holder) == 0;
-  if (empty && bytes + job.state_bytes > budget_.capacity()) return FailGroups(*run.groups, TooLarge(run, bytes, job.state_bytes));
+  if (empty && NeverFits(run, bytes)) {
+    return FailGroups(SharedKey(*run.groups), run.wants > 0 ? RowTooLarge(run, bytes) : StateTooLarge(run.key, OwnState(run), bytes, run.where));
+  }
+  if (empty) LowerReserve(run, bytes);
   if (!budget_.Take(holder, bytes, empty ? Budget::Need::kMust : Budget::Need::kAhead)) {
     if (empty) room_freed_ = true;  // Settle makes room for who cannot go on
     if (!IsWaitedFor(run)) return;

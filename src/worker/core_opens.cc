@@ -62,7 +62,7 @@ void WorkerCore::State::Admit(OpenLane& lane) {
   Run* parked = ParkedFor(lane);
   if (parked == nullptr && WaitsForRun(lane)) return;
   if (parked == nullptr) parked = OverdueBefore(lane);
-  const uint64_t bytes = ReserveOf(job) + (parked == nullptr ? job.state_bytes : 0);
+  const uint64_t bytes = ReserveOf(job) + (parked == nullptr ? StateReserveOf(job) : 0);
   const bool first_in_line = wait_room_.empty() || *wait_room_.begin() >= lane.no;
   if (first_in_line) {
     while (!budget_.Fits(bytes) && parked == nullptr && DropOldestParked()) {
@@ -72,13 +72,10 @@ void WorkerCore::State::Admit(OpenLane& lane) {
   WaitForRoom(lane, bytes);
 }
 
+// By what they declared: what another lane turned out to hold says nothing of this one.
 bool WorkerCore::State::CheckFits(OpenLane& lane, const Job& job) {
-  const uint64_t bytes = job.block_target + job.state_bytes;
-  if (bytes <= budget_.capacity()) return true;
-  Refuse(lane, Status(Code::kTooLarge, ToString(lane.open.range.lane) + ": its operators hold " + std::to_string(job.state_bytes) +
-                                           " bytes (shuffle buffers, open files, rows of user code), which never fit this worker's budget of " +
-                                           std::to_string(budget_.capacity()) + "; start it with --memory of at least " + std::to_string(bytes * 2))
-                   .With("lane", int64_t{Raw(lane.open.range.lane.lane)}));
+  if (!HoldsTooMuch(job, job.state_bytes)) return true;
+  Refuse(lane, StateTooLarge(lane.open.range.lane, job.state_bytes, job.block_target, {}));
   return false;
 }
 
@@ -171,7 +168,7 @@ void WorkerCore::State::Begin(OpenLane& lane, Run* run) {
     const TaskId task{next_task_++};
     run = &runs_[task];
     *run = {.task = task, .job = lane.open.job, .key = range.lane, .cursor = range.from};
-    run->state_bytes = job.state_bytes;
+    run->state_bytes = StateReserveOf(job);
     ++job.runs;
     budget_.Open(HolderOf(task), group, run->state_bytes);
     if (lane.ranged()) {
@@ -360,9 +357,15 @@ void WorkerCore::State::ForgetIdleConsumers() {
   });
 }
 
+// What one lane turned out to hold, others may come to hold too; and where that leaves no room for a block, they still get theirs.
+uint64_t WorkerCore::State::StateReserveOf(const Job& job) const {
+  const uint64_t beside_a_block = budget_.capacity() - std::min(job.block_target, budget_.capacity());
+  return std::max(job.state_bytes, std::min(job.state_seen, beside_a_block));
+}
+
 // At most a quarter of what operators leave, so that several lanes fit together.
 uint64_t WorkerCore::State::ReserveOf(const Job& job) const {
-  const uint64_t left = budget_.capacity() - std::min(job.state_bytes, budget_.capacity());
+  const uint64_t left = budget_.capacity() - std::min(StateReserveOf(job), budget_.capacity());
   return std::min({std::max(job.block_target, job.largest), block_cap_ + block_cap_ / 4, left / 4});
 }
 

@@ -11,6 +11,11 @@ namespace {
 constexpr size_t kEndedStreams = 256;  // a session remembers so many for late credit
 constexpr size_t kKnownEnds = 4096;    // a job remembers so many
 
+// Where a lane gets through that holds so much and makes such a block: rounded up, and there may be another as large.
+uint64_t EnoughMemory(uint64_t state_bytes, uint64_t block_bytes) { return state_bytes + 2 * std::max(block_bytes, state_bytes / 2); }
+
+std::string InWords(const std::string& where) { return where.empty() ? std::string() : " (" + where + ")"; }
+
 }  // namespace
 
 bool WorkerCore::State::Wants(const OpenLane& lane) const {
@@ -72,29 +77,43 @@ PackCodec WorkerCore::State::CodecFor(const SharedLane& shared) const {
   return PackCodec::kNone;
 }
 
-bool WorkerCore::State::NeverFits(const OpenLane& lane, uint64_t bytes) const {
-  return bytes > lane.reserve && bytes + jobs_.at(lane.open.job).state_bytes > budget_.capacity();
+// Reserved for what its operators may come to hold, as those of other lanes did; but not against a row that is there.
+void WorkerCore::State::LowerReserve(Run& run, uint64_t bytes) {
+  if (bytes + budget_.Reserved(HolderOf(run.task)) <= budget_.capacity()) return;
+  run.state_bytes = OwnState(run);
+  budget_.Lower(HolderOf(run.task), run.state_bytes);
 }
 
-Status WorkerCore::State::TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const {
+Status WorkerCore::State::RowTooLarge(const Run& run, uint64_t bytes) const {
   const Seq seq = run.cursor.seq;
-  return Status(Code::kTooLarge, ToString(run.key) + ": the row at seq " + std::to_string(seq) + " takes " + std::to_string(bytes) +
-                                     " bytes, which never fit this worker's budget of " + std::to_string(budget_.capacity()) +
-                                     "; start it with --memory of at least " + std::to_string(4 * bytes + state_bytes))
+  const uint64_t held = OwnState(run);
+  const std::string row = "the row at seq " + std::to_string(seq) + " takes " + std::to_string(bytes) + " bytes";
+  return Status(Code::kTooLarge, ToString(run.key) + ": " + row + ", and its operators hold " + std::to_string(held) + InWords(run.where) +
+                                     ", which together never fit this worker's budget of " + std::to_string(budget_.capacity()) +
+                                     "; start it with --memory of at least " + std::to_string(EnoughMemory(held, bytes)))
       .With("lane", ToString(run.key))
       .With("seq", static_cast<int64_t>(seq))
       .With("bytes", static_cast<int64_t>(bytes));
 }
 
-bool WorkerCore::State::TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes) {
+Status WorkerCore::State::StateTooLarge(const LaneKey& key, uint64_t state_bytes, uint64_t block_target, const std::string& where) const {
+  return Status(Code::kTooLarge, ToString(key) + ": its operators hold " + std::to_string(state_bytes) +
+                                     " bytes (shuffle buffers, open files, rows of user code)" + InWords(where) +
+                                     ", which never fit this worker's budget of " + std::to_string(budget_.capacity()) +
+                                     "; start it with --memory of at least " + std::to_string(EnoughMemory(state_bytes, block_target)))
+      .With("lane", int64_t{Raw(key.lane)});
+}
+
+bool WorkerCore::State::TakeRoom(OpenLane& lane, Run& run, uint64_t bytes) {
   const HolderId holder = HolderOf(lane.no);
   const Job& job = jobs_.at(lane.open.job);
   const auto must = Planted(Bug::kNoReserve) ? Budget::Need::kAhead : Budget::Need::kMust;
   if (budget_.Held(holder) == 0) {
-    if (NeverFits(lane, bytes)) {
-      Fail(lane, TooLarge(run, bytes, job.state_bytes));
+    if (bytes > lane.reserve && NeverFits(run, bytes)) {
+      Fail(lane, RowTooLarge(run, bytes));
       return false;
     }
+    LowerReserve(run, bytes);
     return budget_.Take(holder, bytes, must);
   }
   // A block of it is still on its way into the socket. Reading ahead is for who reads; who does not gets the rest of a group, of which its loop
@@ -114,14 +133,16 @@ void WorkerCore::State::Handle(const StepDone& event) {
   run.stepping = false;
   Charge(run.consumer, 0, run.room);
   budget_.Force(HolderOf(run.task), event.state_bytes);
+  run.where = event.where;
   if (const auto bytes = RowThatNeverFits(run, event.outcome)) {
     if (run.room > 0) budget_.Give(run.charged, run.room);
     room_freed_ = true;
-    return Fail(lanes_.at(run.lane), TooLarge(run, *bytes, 0));
+    return Fail(lanes_.at(run.lane), RowTooLarge(run, *bytes));
   }
   const bool outgrew = Outgrew(run, event.state_bytes);
   Job& job = jobs_.at(run.job);
-  job.state_bytes = std::max(job.state_bytes, event.state_bytes);  // lanes that are opened later reserve what this one turned out to hold
+  // Lanes that are opened later reserve what this one turned out to hold, if it can go on with that.
+  if (!HoldsTooMuch(job, event.state_bytes)) job.state_seen = std::max(job.state_seen, event.state_bytes);
   const BlockToken* block = event.block();
   uint64_t charge = 0;
   for (const BlockToken& made : event.made()) charge += made.charge;
@@ -143,11 +164,12 @@ void WorkerCore::State::Handle(const StepDone& event) {
   }
 }
 
-// User code has made it already, and holds it: what is told is the row, not what its operators hold.
+// It is told by its own lane at once: others may give way to it, and it would come to this.
 std::optional<uint64_t> WorkerCore::State::RowThatNeverFits(const Run& run, const StepOutcome& outcome) const {
   const auto* blocked = std::get_if<Blocked>(&outcome);
-  if (blocked == nullptr || blocked->on != Waits::kBudget || blocked->bytes <= budget_.capacity()) return std::nullopt;
+  if (blocked == nullptr || blocked->on != Waits::kBudget || !NeverFits(run, blocked->bytes)) return std::nullopt;
   if (!run.wanted() || run.groups || !lanes_.contains(run.lane)) return std::nullopt;
+  if (blocked->bytes <= lanes_.at(run.lane).reserve) return std::nullopt;
   return blocked->bytes;
 }
 
@@ -156,13 +178,15 @@ bool WorkerCore::State::Outgrew(const Run& run, uint64_t state_bytes) const {
   return state_bytes > run.state_bytes && budget_.committed() > budget_.capacity() + block_target_;
 }
 
-// It is opened again where, or when, what it holds fits.
+// It is opened again where, or when, what it holds fits; if that is never, it is told so.
 void WorkerCore::State::OnOutgrown(Run& run, const StepDone& event) {
   for (const BlockToken& block : event.made()) Do(ReleaseBlock{block.handle});
-  const uint64_t held = budget_.Held(HolderOf(run.task));
-  const Status why(Code::kBusy, ToString(run.key) + ": its operators hold " + std::to_string(held) +
-                                    " bytes (shuffle buffers, open files, rows of user code), which do not fit this worker's budget of " +
-                                    std::to_string(budget_.capacity()) + " beside other lanes now; open it elsewhere or later");
+  const Job& job = jobs_.at(run.job);
+  const Status busy(Code::kBusy, ToString(run.key) + ": its operators hold " + std::to_string(event.state_bytes) +
+                                     " bytes (shuffle buffers, open files, rows of user code), which do not fit this worker's budget of " +
+                                     std::to_string(budget_.capacity()) + " beside other lanes now; open it elsewhere or later");
+  const bool never = HoldsTooMuch(job, event.state_bytes);
+  const Status why = never ? StateTooLarge(run.key, event.state_bytes, job.block_target, event.where) : busy;
   if (run.groups) return FailGroups(SharedKey(*run.groups), why);
   OnStepFailed(run, why);
 }

@@ -91,6 +91,7 @@ struct Run {
   ConsumerKey consumer{};    // for whom the step is
   uint64_t room = 0;
   uint64_t wants = 0;   // an allocation that the last room did not cover
+  std::string where{};  // it was when it wanted that, or held much
   bool peeked = false;  // stepped without room since its last block
   TimePoint moved{};
   TimePoint retry_at{};               // after waiting for input
@@ -121,7 +122,8 @@ struct Job {
   bool finished = false;  // to be forgotten when nothing of it is left
   Generation generation{};
   uint64_t group_rows = 1;
-  uint64_t state_bytes = 0;
+  uint64_t state_bytes = 0;  // of a lane's operators, as declared
+  uint64_t state_seen = 0;   // as a lane turned out to hold that could go on
   uint64_t block_target = 0;
   uint64_t largest = 0;    // allocation seen
   uint32_t lanes = 0;      // open
@@ -216,6 +218,7 @@ class WorkerCore::State {
   void LeaveConsumer(const OpenLane& lane);
   void ForgetIdleConsumers();
   uint64_t ReserveOf(const Job& job) const;
+  uint64_t StateReserveOf(const Job& job) const;
 
   // core_runs.cc: making and sending blocks
   PackCodec CodecFor(const OpenLane& lane) const;
@@ -223,14 +226,18 @@ class WorkerCore::State {
   void StepRun(Run& run, uint64_t room, uint64_t priority, PackCodec codec);
   bool Wants(const OpenLane& lane) const;
   void Work(OpenLane& lane);
-  bool TakeRoom(OpenLane& lane, const Run& run, uint64_t bytes);
+  bool TakeRoom(OpenLane& lane, Run& run, uint64_t bytes);
   void Step(OpenLane& lane, Run& run, uint64_t room);
-  bool NeverFits(const OpenLane& lane, uint64_t bytes) const;
+  uint64_t OwnState(const Run& run) const { return std::max(jobs_.at(run.job).state_bytes, budget_.Held(HolderOf(run.task))); }
+  bool NeverFits(const Run& run, uint64_t bytes) const { return bytes + OwnState(run) > budget_.capacity(); }
+  bool HoldsTooMuch(const Job& job, uint64_t state_bytes) const { return state_bytes + job.block_target > budget_.capacity(); }
+  void LowerReserve(Run& run, uint64_t bytes);
   uint64_t StateCap() const { return budget_.capacity() - std::min(block_target_, budget_.capacity()); }  // of a lane beside one block
   std::optional<uint64_t> RowThatNeverFits(const Run& run, const StepOutcome& outcome) const;
   bool Outgrew(const Run& run, uint64_t state_bytes) const;
   void OnOutgrown(Run& run, const StepDone& event);
-  Status TooLarge(const Run& run, uint64_t bytes, uint64_t state_bytes) const;
+  Status RowTooLarge(const Run& run, uint64_t bytes) const;
+  Status StateTooLarge(const LaneKey& key, uint64_t state_bytes, uint64_t block_target, const std::string& where) const;
   void OnBlock(Run& run, const BlockToken& block);
   void PassOver(OpenLane& lane, const BlockToken& block);
   void OnBlocked(Run& run, const Blocked& blocked);

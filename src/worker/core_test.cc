@@ -171,6 +171,56 @@ TEST(WorkerCore, ALaneThatOutgrowsTheBudgetBesideOthersIsToBeOpenedElsewhere) {
   EXPECT_EQ(shell.at(1, 10).rows, 1U);
 }
 
+TEST(WorkerCore, ALaneWhoseOperatorsHoldMoreThanTheBudgetIsToldByItsNameAndPlaceAndFailsNoOther) {
+  TestShell shell(Options(1'000'000));
+  shell.state_bytes = 1'000;
+  shell.held_by = {{LaneId{3}, 1'200'000}};
+  shell.Join(1);
+  for (uint32_t lane = 2; lane < 5; ++lane) shell.Open(1, 10 + lane, LaneId{lane}, 10 * kRowBytes);
+  shell.Settle();
+  ASSERT_TRUE(shell.at(1, 13).failed);
+  EXPECT_EQ(shell.at(1, 13).failed->code(), Code::kTooLarge);
+  EXPECT_THAT(shell.at(1, 13).failed->message(), HasSubstr("lane 3: its operators hold 1200000 bytes"));
+  EXPECT_THAT(shell.at(1, 13).failed->message(), HasSubstr("(read /data/a)"));
+  EXPECT_THAT(shell.at(1, 13).failed->message(), HasSubstr("--memory of at least 2400000"));
+  shell.Open(1, 15, LaneId{5}, 10 * kRowBytes);
+  shell.Settle();
+  for (const uint32_t stream : {12U, 14U, 15U}) {
+    while (shell.ReadOne(1, stream)) shell.Settle();
+    EXPECT_TRUE(shell.at(1, stream).ended) << stream;
+  }
+}
+
+TEST(WorkerCore, ARowThatFitsBesideWhatItsOwnLaneHoldsGetsThroughWhateverOthersHeld) {
+  TestShell shell(Options(1'000'000));
+  shell.state_bytes = 1'000;
+  shell.held_by = {{LaneId{3}, 600'000}};
+  shell.row_bytes = [](LaneKey key, Seq seq) { return key.lane == LaneId{4} && seq == 4 ? 500'000U : 50'000U; };
+  shell.Join(1);
+  for (uint32_t lane = 3; lane < 5; ++lane) {
+    shell.Open(1, 10, LaneId{lane}, 1'000'000);
+    shell.Settle();
+    while (shell.ReadOne(1, 10)) shell.Settle();
+    EXPECT_TRUE(std::exchange(shell.at(1, 10), {}).ended) << lane;
+  }
+}
+
+TEST(WorkerCore, ARowThatDoesNotFitBesideWhatItsLaneHoldsIsToldWithBoth) {
+  TestShell shell(Options(1'000'000));
+  shell.state_bytes = 1'000;
+  shell.held_by = {{LaneId{3}, 600'000}};
+  shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 500'000U : 50'000U; };
+  shell.Join(1);
+  shell.Open(1, 10, LaneId{3}, 1'000'000);
+  shell.Settle();
+  while (shell.ReadOne(1, 10)) shell.Settle();
+  ASSERT_TRUE(shell.at(1, 10).failed);
+  EXPECT_EQ(shell.at(1, 10).failed->code(), Code::kTooLarge);
+  EXPECT_THAT(shell.at(1, 10).failed->message(),
+              HasSubstr("lane 3: the row at seq 4 takes 500000 bytes, and its operators hold 600000 (read /data/a), which together never fit"));
+  EXPECT_THAT(shell.at(1, 10).failed->message(), HasSubstr("--memory of at least 1600000"));
+}
+
 TEST(WorkerCore, ARowLargerThanTheTargetGetsThroughAndRaisesTheReserve) {
   TestShell shell(Options(1'600'000));
   shell.row_bytes = [](LaneKey, Seq seq) { return seq == 4 ? 700'000U : 50'000U; };

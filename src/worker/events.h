@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -66,6 +67,7 @@ struct StepDone {
   StepOutcome outcome;
   uint64_t state_bytes = 0;          // LaneRun::state_bytes
   std::vector<BlockToken> before{};  // by group: made in the same step before that; all together take no more than its room
+  std::string where{};               // LaneRun::where(), of one that may turn out to be too large
 
   const BlockToken* block() const { return std::get_if<BlockToken>(&outcome); }
   std::vector<BlockToken> made() const {

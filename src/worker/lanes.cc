@@ -40,6 +40,8 @@ class Lanes::Task {
     Note note;
     StepDone done = Make(note.blocks);
     if (run_ != nullptr) done.state_bytes = run_->state_bytes();
+    const bool large = std::holds_alternative<Blocked>(done.outcome) || done.state_bytes > start_.state_cap / 2;
+    if (run_ != nullptr && large) done.where = run_->where();
     for (Extent& block : note.blocks) {
       if (codec != PackCodec::kNone && block.following() == nullptr) packers.Pack(codec, block);
     }

@@ -12,6 +12,8 @@
 namespace penstock::engine {
 namespace {
 
+constexpr uint64_t kMaxHeld = uint64_t{1} << 62;
+
 class BatchIndex final : public RowIndex {
  public:
   BatchIndex(RowIndexPtr input, uint64_t rows, uint64_t n) : input_(std::move(input)), rows_(rows), n_(n) {}
@@ -31,15 +33,19 @@ class BatchIndex final : public RowIndex {
 
 class BatchStream final : public OverOne {
  public:
-  BatchStream(RowStreamPtr input, const Batching& batching) : OverOne(std::move(input)), batching_(batching) {}
+  BatchStream(RowStreamPtr input, const Batching& batching, uint64_t state_cap)
+      : OverOne(std::move(input)), batching_(batching), state_cap_(state_cap) {}
 
   Result<bool> Next(Row& row) override {
     Row batch;
     Row one;
+    uint64_t held = 0;
     while (batch.parts.size() < batching_.rows) {
       PENSTOCK_ASSIGN(const bool more, input_->Next(one));
       if (!more) break;
+      held += HeldBytes(one);
       batch.parts.push_back(std::move(one));
+      PENSTOCK_TRY(CheckHeld(batch.parts.size(), held));
     }
     if (!Counts(batch.parts.size())) return false;
     row = std::move(batch);
@@ -52,7 +58,13 @@ class BatchStream final : public OverOne {
 
  private:
   bool Counts(uint64_t rows) const { return rows == batching_.rows || (rows > 0 && !batching_.drop_remainder); }
+  Status CheckHeld(uint64_t rows, uint64_t held) const {
+    if (state_cap_ == 0 || held <= state_cap_) return {};
+    return HoldsTooMuch("batch: " + std::to_string(rows) + " rows of one of " + std::to_string(batching_.rows), held, "n");
+  }
+
   Batching batching_;
+  uint64_t state_cap_;  // LaneRequest::state_cap
 };
 
 class Batch final : public Operator {
@@ -70,7 +82,7 @@ class Batch final : public Operator {
   }
   Result<RowStreamPtr> Open(const Node& node, const LaneContext& context) const override {
     PENSTOCK_ASSIGN(RowStreamPtr input, OpenStream(node.input(), context));
-    return RowStreamPtr(std::make_unique<BatchStream>(std::move(input), batching_));
+    return RowStreamPtr(std::make_unique<BatchStream>(std::move(input), batching_, context.state_cap));
   }
   Status Evaluate(const Node& node, RowPtrs rows, ColumnPtrs columns) const override {
     std::vector<const Row*> flat;
@@ -91,6 +103,11 @@ class Batch final : public Operator {
     return {};
   }
   bool Strings(const Node&, RowPtrs, std::vector<std::string_view>&) const override { return false; }
+  uint64_t HeldBytesOfRow(const Node& node) const override {
+    const uint64_t rows = std::min(batching_.rows, node.input().rows.value_or(batching_.rows));
+    const uint64_t bytes = node.input().op->HeldBytesOfRow(node.input());
+    return rows < kMaxHeld / bytes ? sizeof(Row) + rows * bytes : kMaxHeld;  // batches of batches of batches
+  }
   uint64_t RowBytes(std::span<const uint64_t> inputs) const override { return inputs[0] * batching_.rows; }
   std::optional<Batching> batching() const override { return batching_; }
   std::string Words() const override {

@@ -95,10 +95,8 @@ class ShuffleStream final : public RowStream {
 
   Status CheckHeld() const {
     if (state_cap_ == 0 || held_ <= state_cap_) return {};
-    return Status(Code::kTooLarge, "shuffle: " + std::to_string(order_.items().size()) + " rows of the buffer of " + std::to_string(size_) +
-                                       " hold " + std::to_string(held_) +
-                                       " bytes, more than the memory budget allows; give --memory more, or a smaller buffer_size")
-        .With("bytes", static_cast<int64_t>(held_));
+    return HoldsTooMuch("shuffle: " + std::to_string(order_.items().size()) + " rows of the buffer of " + std::to_string(size_), held_,
+                        "buffer_size");
   }
 
   // Where the whole lane seems to fit the buffer, rows share the windows that they were read into, and nothing is copied. If it does not, rows leave

@@ -27,11 +27,13 @@ class RecordStream final : public RowStream {
       record_ = reader_->record();
       at_ = 0;
       PENSTOCK_ASSIGN(records_, reader_->Next(kRecordsAtOnce));
+      sparse_ = reader_->sparse();
       if (records_.empty()) return false;
     }
     row.number = 0;
     row.parts.clear();
     row.bytes.Share(records_[at_], reader_->window(), verified_ ? std::optional(CrcBehind(records_[at_])) : std::nullopt);
+    if (sparse_) row.bytes.Detach();
     row.origin = {&file_, offset_, from_start_ ? static_cast<int64_t>(record_) : -1};
     Pass();
     return true;
@@ -65,6 +67,7 @@ class RecordStream final : public RowStream {
   bool from_start_;
   bool verified_;  // records against their CRCs
   std::span<const std::string_view> records_;
+  bool sparse_ = false;  // their window: of many small files each row would keep one, and nobody counts them
   size_t at_ = 0;
   uint64_t offset_ = 0;  // of the record at at_
   uint64_t record_ = 0;
@@ -84,7 +87,9 @@ class TfRecord final : public Operator {
   Result<RowStreamPtr> Open(const Node& node, const LaneContext& context) const override {
     PENSTOCK_ASSIGN(const SourceInput* source, FilesOf(*context.manifest, node));
     auto pieces = std::make_shared<const std::vector<Piece>>(context.PiecesOf(node));
-    const OpenPart open = [this, pieces, source](size_t part) { return OpenPiece(source->files[(*pieces)[part].file], (*pieces)[part]); };
+    const OpenPart open = [this, pieces, source, memory = context.state_cap](size_t part) {
+      return OpenPiece(source->files[(*pieces)[part].file], (*pieces)[part], memory);
+    };
     return context.cycle > 1 ? RoundRobin(pieces->size(), context.cycle, open) : InTurn(pieces->size(), open);
   }
 
@@ -121,12 +126,13 @@ class TfRecord final : public Operator {
   }
 
  private:
-  Result<RowStreamPtr> OpenPiece(const InputFile& file, const Piece& piece) const {
+  Result<RowStreamPtr> OpenPiece(const InputFile& file, const Piece& piece, uint64_t memory) const {
     PENSTOCK_ASSIGN(std::shared_ptr<const ByteSource> source, File::Open(file));
     const uint64_t to = piece.end == file.size ? kToEnd : piece.end;
     RecordOptions options;
     options.verify_crc = verify_crc_;
     options.window = kWindow;
+    options.memory = memory;
     PENSTOCK_ASSIGN(auto reader, RecordReader::Open(std::move(source), compression_, options, piece.begin, to));
     return RowStreamPtr(std::make_unique<RecordStream>(file, std::move(reader), piece.begin == 0, verify_crc_));
   }
