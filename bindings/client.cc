@@ -10,6 +10,7 @@
 
 #include <atomic>
 
+#include "base/caught.h"
 #include "batch.h"
 #include "bind.h"
 #include "client/iterations.h"
@@ -46,7 +47,15 @@ class PyReader {
 
   // None at the epoch's end. What is ready is taken with the GIL held; an inline reader computes in the call, so it never is.
   nb::object Next(uint64_t iteration) {
-    const auto next = [&](milliseconds wait) { return epochs_->Next(iteration, wait); };
+    const auto next = [&](milliseconds wait) -> Result<std::optional<Batch>> {
+      try {
+        return epochs_->Next(iteration, wait);
+      } catch (const std::bad_alloc&) {  // an inline reader's: others hear of it from the thread that they wait for
+        return CaughtStatus();
+      } catch (const std::length_error&) {
+        return CaughtStatus();
+      }
+    };
     std::optional<Batch> value = Unwrap(InSlices(iteration, next, !computes_));
     if (!value.has_value()) return nb::none();
     recent_.Add(*value);

@@ -9,6 +9,7 @@
 #include "engine/pipeline.h"
 #include "errors.h"
 #include "gil.h"
+#include "plan/check.h"
 #include "spec.h"
 
 namespace nb = nanobind;
@@ -18,12 +19,24 @@ namespace {
 
 AttrMap ToAttrs(nb::dict items);
 
+// nanobind's own error for what is no T does not say what it was.
 template <class T>
-std::vector<T> ToVector(nb::sequence values) {
-  std::vector<T> out;
-  for (nb::handle value : values) out.push_back(nb::cast<T>(value));
+T To(nb::handle value, const char* expected) {
+  T out{};
+  if (!nb::try_cast<T>(value, out)) {
+    throw nb::value_error((std::string("an attribute is ") + nb::repr(value).c_str() + "; expected " + expected).c_str());
+  }
   return out;
 }
+
+template <class T>
+std::vector<T> ToVector(nb::sequence values, const char* expected) {
+  std::vector<T> out;
+  for (nb::handle value : values) out.push_back(To<T>(value, expected));
+  return out;
+}
+
+constexpr const char* kWhole = "a whole number from -2**63 to 2**63-1";
 
 std::vector<std::string> ToStrings(nb::sequence values) {
   std::vector<std::string> out;
@@ -38,10 +51,10 @@ std::vector<std::string> ToStrings(nb::sequence values) {
 AttrValue ToListAttr(nb::sequence values) {
   if (nb::len(values) == 0) return std::vector<int64_t>{};
   nb::object first = values[0];
-  if (nb::isinstance<nb::str>(first)) return ToVector<std::string>(values);
+  if (nb::isinstance<nb::str>(first)) return ToVector<std::string>(values, "a string");
   if (nb::isinstance<nb::bytes>(first)) return ToStrings(values);
-  if (nb::isinstance<nb::float_>(first)) return ToVector<double>(values);
-  if (!nb::isinstance<nb::dict>(first)) return ToVector<int64_t>(values);
+  if (nb::isinstance<nb::float_>(first)) return ToVector<double>(values, "a number");
+  if (!nb::isinstance<nb::dict>(first)) return ToVector<int64_t>(values, kWhole);
   std::vector<AttrMap> maps;
   for (nb::handle value : values) maps.push_back(ToAttrs(nb::cast<nb::dict>(value)));
   return maps;
@@ -49,7 +62,7 @@ AttrValue ToListAttr(nb::sequence values) {
 
 AttrValue ToAttr(nb::handle value) {
   if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
-  if (nb::isinstance<nb::int_>(value)) return nb::cast<int64_t>(value);
+  if (nb::isinstance<nb::int_>(value)) return To<int64_t>(value, kWhole);
   if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
   if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
   if (nb::isinstance<nb::bytes>(value)) {
@@ -149,6 +162,7 @@ Plan Parse(nb::bytes bytes) { return Unwrap(ParsePlan({bytes.c_str(), bytes.size
 }  // namespace
 
 void BindPlan(nb::module_& m) {
+  m.attr("MAX_PLAN_NODES") = kMaxNodes;
   nb::class_<Plan>(m, "Plan")
       .def_static(
           "over", [](const std::vector<Plan>& inputs, std::string op, nb::dict attrs) { return Plan::Over(inputs, std::move(op), ToAttrs(attrs)); },

@@ -73,7 +73,6 @@ WRONG: list[tuple[Call, str]] = [
     (_call(Fixed, "float32", (1.5,)), r"Fixed: shape=1\.5"),
     (_call(Fixed, object()), "dtype=.*a name such as 'int64'"),
     (_call(Var, 5), "dtype=5"),
-    (_call(ROWS.parse_example, {"x": Fixed("int64", default="one")}), "feature 'x': default='one'"),
     (_call(Ragged, np.zeros(3), ()), "shape .* ragged"),
     (_call(Ragged, np.zeros(3), 5), "Ragged: offsets=5"),
     (_call(dds.register_dataset, ROWS, [1]), r"service=\[1\]"),

@@ -1,6 +1,7 @@
 from typing import Any
 
 __version__: str
+MAX_PLAN_NODES: int
 
 class Plan:
     @staticmethod

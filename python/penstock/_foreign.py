@@ -104,6 +104,9 @@ class _GetItem:
     def __call__(self, number: Any) -> Any:
         return self.dataset[int(number)]
 
+    def number_of(self, number: Any) -> int:
+        return int(number)
+
 
 def tf_plan(dataset: Any, lanes: int | None) -> _core.Plan:
     from penstock import _tf_graph
@@ -160,7 +163,7 @@ def _batch_spec(columns: Any, rows: int) -> RowSpec:
         raise Invalid("map_batch was given no rows to see what comes of them; give spec=")
     structure = structure_of(columns)
     leaves = RowSpec((), structure).leaves(columns)
-    return infer([RowSpec((), structure).build(row) for row in builtins.zip(*leaves)])
+    return infer([RowSpec((), structure).build(row) for row in builtins.zip(*leaves)], structure)
 
 
 def _rows_of(input: Dataset, on_rows: bool) -> Iterable[Any]:

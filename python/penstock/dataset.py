@@ -41,18 +41,37 @@ class Dataset:
     Iterating it reads it in this process (`inline`); `distribute` has workers read it.
     """
 
-    def __init__(self, plan: _core.Plan | Callable[[], _core.Plan]) -> None:
+    def __init__(self, plan: _core.Plan | Callable[[], _core.Plan], *inputs: Dataset) -> None:
+        """inputs: those whose plans the plan is made of."""
         self._made = plan
+        self._inputs = inputs
         self._making = Lock()  # user code says what its rows are: once, also where two threads ask
         self._known_facts: dict[str, Any] | None = None
 
     @property
     def _plan(self) -> _core.Plan:
-        """Made when first needed: what a function's rows look like is seen by calling it."""
+        """Made when first needed: what a function's rows look like is seen by calling it. Inputs first, one by one: a chain may be longer than
+        Python's stack is deep.
+        """
+        waiting = [self]
+        while not isinstance(self._made, _core.Plan):
+            missing = [input for input in waiting[-1]._inputs if not isinstance(input._made, _core.Plan)]
+            if len(waiting) > _core.MAX_PLAN_NODES:
+                most = _core.MAX_PLAN_NODES
+                raise Invalid(
+                    f"the dataset is a chain of more than {most} operators, and a plan has no more; a function that takes several steps is one"
+                )
+            if missing:
+                waiting += missing
+            else:
+                waiting.pop()._make()
+        return self._made
+
+    def _make(self) -> None:
         with self._making:
             if not isinstance(self._made, _core.Plan):
                 self._made = self._made()
-            return self._made
+                self._inputs = ()
 
     # ---- sources
 
@@ -125,7 +144,7 @@ class Dataset:
     @checked(fn=_row_function, spec=_spec)
     def map(self, fn: Callable[[Any], Any], *, spec: ElementSpec | None = None) -> Dataset:
         """`fn(row)` for each row, on workers that allow code. spec: what comes out; None: as the first rows show."""
-        return Dataset(lambda: _foreign.function_plan(self, "map", fn, spec))
+        return Dataset(lambda: _foreign.function_plan(self, "map", fn, spec), self)
 
     @checked(fn=row_condition)
     def filter(self, fn: Callable[[Any], Any] | Condition) -> Dataset:
@@ -135,17 +154,17 @@ class Dataset:
         """
         if isinstance(fn, Condition):
             return self._then("where", condition=fn.steps)
-        return Dataset(lambda: _foreign.function_plan(self, "filter", fn, None))
+        return Dataset(lambda: _foreign.function_plan(self, "filter", fn, None), self)
 
     @checked(fn=function("a function of a row that gives rows"), spec=_spec)
     def flat_map(self, fn: Callable[[Any], Iterable[Any]], *, spec: ElementSpec | None = None) -> Dataset:
         """All rows of `fn(row)`, for each row."""
-        return Dataset(lambda: _foreign.function_plan(self, "flat_map", fn, spec))
+        return Dataset(lambda: _foreign.function_plan(self, "flat_map", fn, spec), self)
 
     @checked(fn=function("a function of columns"), batch_size=whole(1), spec=_spec)
     def map_batch(self, fn: Callable[[Any], Any], batch_size: int = 256, *, spec: ElementSpec | None = None) -> Dataset:
         """`fn(columns)` for up to `batch_size` rows at once, stacked; it returns columns of as many rows, each of them made of that row alone."""
-        return Dataset(lambda: _foreign.function_plan(self, "map_batch", fn, spec, batch_size))
+        return Dataset(lambda: _foreign.function_plan(self, "map_batch", fn, spec, batch_size), self)
 
     @checked(features=mapping("a dict of feature names to dtypes, Fixed or Var: {'id': 'int64'}"))
     def parse_example(self, features: Mapping[str, Fixed | Var | Any]) -> Dataset:
@@ -331,7 +350,7 @@ class Dataset:
         return _columns.builder(facts["element_structure"])(rows.value_types(nodes, len(nodes) - 1, names, facts["batch"] > 0))
 
     def _then(self, op: str, *others: Dataset, **attrs: Any) -> Dataset:
-        return Dataset(lambda: _core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs))
+        return Dataset(lambda: _core.Plan.over([self._plan, *(other._plan for other in others)], op, attrs), self, *others)
 
 
 def _source(op: str, **attrs: Any) -> Dataset:

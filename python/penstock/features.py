@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock._check import INT64, wrong
 from penstock._check import shape as check_shape
-from penstock._check import wrong
 from penstock.errors import Invalid
 
 DTypeLike = Any  # a name ("int64", "string"), a numpy dtype, or bytes/str/int/float
@@ -24,6 +25,8 @@ class Fixed:
     def __post_init__(self) -> None:
         dtype_name(self.dtype)
         object.__setattr__(self, "shape", check_shape("Fixed: shape", self.shape))
+        if self.default is not None and dtype_name(self.dtype) in _STORED:
+            _default("Fixed", dtype_name(self.dtype), list(self.shape), self.default)
 
 
 @dataclass(frozen=True)
@@ -67,22 +70,43 @@ def to_attr(name: str, feature: Fixed | Var | DTypeLike) -> dict[str, Any]:
     shape = list(feature.shape)
     attr: dict[str, Any] = {"name": name, "dtype": dtype, "shape": shape, "var": False}
     if feature.default is not None:
-        attr["default"] = _default(name, dtype, shape, feature.default)
+        attr["default"] = _default(f"feature {name!r}", dtype, shape, feature.default)
     return attr
 
 
 def _default(name: str, dtype: str, shape: list[int], default: Any) -> list[Any]:
     import numpy as np
 
-    if dtype == "string":
-        values = [v.encode() if isinstance(v, str) else v for v in np.asarray(default, dtype=object).reshape(-1).tolist()]
-    else:
-        kind = int if dtype == "int64" else float
-        try:
-            values = [kind(value) for value in np.asarray(default).reshape(-1).tolist()]
-        except (TypeError, ValueError):
-            raise wrong(f"feature {name!r}: default", default, f"{dtype} values") from None
+    value_of, expected = _VALUES[dtype]
+    try:
+        values = [value_of(value) for value in np.asarray(default, dtype=object).reshape(-1).tolist()]
+    except (TypeError, ValueError, OverflowError):
+        raise wrong(f"{name}: default", default, expected) from None
     count = int(np.prod(shape, dtype=np.int64))
     if len(values) not in (1, count):
-        raise Invalid(f"feature {name!r} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all")
+        raise Invalid(f"{name} has shape {tuple(shape)} but a default of {len(values)} values; give {count}, or one for all")
     return values
+
+
+def _whole(value: Any) -> int:
+    if value != int(value) or not -INT64 - 1 <= value <= INT64:
+        raise ValueError
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if math.isfinite(value) and abs(value) > _FLOAT32:
+        raise ValueError
+    return float(value)
+
+
+def _string(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(memoryview(value))
+
+
+_FLOAT32 = (2 - 2**-23) * 2.0**127
+_VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "int64": (_whole, "int64 values: whole numbers from -2**63 to 2**63-1"),
+    "float32": (_float, "float32 values: numbers up to 3.4e38"),
+    "string": (_string, "string values: str or bytes"),
+}

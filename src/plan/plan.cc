@@ -107,6 +107,11 @@ Plan Plan::Over(const std::vector<Plan>& inputs, std::string op, AttrMap attrs) 
   Plan plan;
   PlanNode root{std::move(op), {}, std::move(attrs)};
   for (const Plan& input : inputs) {
+    if (inputs.size() == 1) {  // nothing to have in common with: a chain of thousands is not compared with itself again and again
+      plan = input;
+      root.inputs.push_back(plan.nodes.empty() ? kNoNode : static_cast<uint32_t>(plan.nodes.size() - 1));
+      break;
+    }
     std::vector<uint32_t> placed;
     for (PlanNode node : input.nodes) {
       for (uint32_t& from : node.inputs) from = from < placed.size() ? placed[from] : kNoNode;

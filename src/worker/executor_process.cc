@@ -325,7 +325,8 @@ class ExecutorProcess::State {
     if (!doing_.what.empty()) message += "; it was in " + doing_.what + (at_row ? " " + std::to_string(doing_.seq) : "");
     if (const std::string end = EndOfStack(stacks_); !end.empty()) message += "; its stack ends in " + end;
     Status status = Status(Code::kUnavailable, std::move(message)).With("guilty", "1").With("traceback", stacks_);
-    return at_row ? std::move(status).With("seq", std::to_string(doing_.seq)) : status;
+    const char* const number_is = doing_.what.ends_with("sample") ? "sample" : "seq";  // an index of the user's own is no row of a lane
+    return at_row ? std::move(status).With(number_is, std::to_string(doing_.seq)) : status;
   }
 
   const ExecutorOptions options_;

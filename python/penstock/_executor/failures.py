@@ -33,8 +33,8 @@ def sayable(text: str, most: int) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def from_exception(error: BaseException, doing: str, seq: int | None) -> CodeError:
-    """What user code raised: where, on which row, and its traceback without our own frames.
+def from_exception(error: BaseException, doing: str, seq: int | None, sample: int | None = None) -> CodeError:
+    """What user code raised: where, on which row, and its traceback without our own frames. `sample`: the row by an index of the user's own.
 
     A Ctrl-C in a program that reads inline is no error of the code that it came upon: it is raised on.
     """
@@ -57,6 +57,9 @@ def from_exception(error: BaseException, doing: str, seq: int | None) -> CodeErr
     where = f" at {details['file']}:{details['line']}" if theirs else ""
     said = f"{_said(error)}; start the worker with a larger --code-memory" if isinstance(error, MemoryError) else _said(error)
     row = "" if seq is None else f" on row {seq}"
+    if sample is not None:
+        details["sample"] = str(sample)
+        row = f" on sample {sample}"
     return CodeError(f"{doing} raised {type(error).__name__}{row}{where}: {said}", **details)
 
 

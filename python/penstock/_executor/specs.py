@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from penstock import _columns
+from penstock._executor import lists
 from penstock._executor.failures import CodeError
 from penstock.ragged import Ragged
 
@@ -91,9 +92,9 @@ def _leaves(value: Any, structure: Any, path: str) -> Iterator[Any]:
 # ---- what rows look like, from some of them
 
 
-def infer(rows: Sequence[Any]) -> RowSpec:
-    """The spec of which all these are rows: dimensions that differ are ragged."""
-    structure = structure_of(rows[0])
+def infer(rows: Sequence[Any], structure: Any = ...) -> RowSpec:
+    """The spec of which all these are rows: dimensions that differ are ragged. `structure`, where it is known."""
+    structure = _structure_of_rows(rows, "") if structure is ... else structure
     names = list(_names(structure, ""))
     if not names:
         raise CodeError(f"the row is {rows[0]!r}, and holds nothing: a row has at least one value", code="Invalid")
@@ -104,14 +105,28 @@ def infer(rows: Sequence[Any]) -> RowSpec:
     return RowSpec(tuple(columns), structure)
 
 
-def structure_of(value: Any, path: str = "") -> Any:
-    if isinstance(value, (dict, tuple)) and not value and path:
-        raise CodeError(f"{path} is {value!r}, and holds nothing; leave it out", code="Invalid")
-    if isinstance(value, dict):
-        return {_name(name, path): structure_of(child, _below(path, name)) for name, child in value.items()}
-    if isinstance(value, tuple):
-        return tuple(structure_of(child, _below(path, i)) for i, child in enumerate(value))
-    return None
+def structure_of(value: Any) -> Any:
+    """Of dicts and tuples; a list is a column."""
+    return _structure_of_rows([value], "", lists_are_columns=True)
+
+
+def _structure_of_rows(rows: Sequence[Any], path: str, lists_are_columns: bool = False) -> Any:
+    first = rows[0]
+    if isinstance(first, (dict, tuple)) and not first and path:
+        raise CodeError(f"{path} is {first!r}, and holds nothing; leave it out", code="Invalid")
+    if isinstance(first, dict):
+        names = {_name(name, path): name for name in first}
+    elif isinstance(first, tuple) or (not lists_are_columns and lists.are_fields(rows)):
+        names = dict(zip(map(str, range(len(first))), range(len(first))))
+    else:
+        return None
+    alike = [row for row in rows if _keys(row) == _keys(first)]  # others are told when they are taken apart
+    children = {name: _structure_of_rows([row[key] for row in alike], _below(path, name), lists_are_columns) for name, key in names.items()}
+    return children if isinstance(first, dict) else tuple(children.values())
+
+
+def _keys(value: Any) -> Any:
+    return value.keys() if isinstance(value, dict) else len(value) if isinstance(value, (tuple, list)) else None
 
 
 def _below(path: str, name: Any) -> str:
@@ -120,7 +135,9 @@ def _below(path: str, name: Any) -> str:
 
 def _name(name: Any, path: str) -> str:
     if not isinstance(name, str):
-        raise CodeError(f"{path or 'the row'} has the name {name!r}, of type {type(name).__name__}; names are str", code="Invalid")
+        raise CodeError(
+            f"{path or 'the row'} has the name {name!r}, of type {type(name).__name__}; names are str, such as {str(name)!r}", code="Invalid"
+        )
     return name
 
 
@@ -158,6 +175,8 @@ def _python_type(value: Any, dtype: str) -> str:
     import numpy as np
 
     if dtype == "string":
+        if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+            return "str"
         return next((kind.__name__ for kind in (str, bytes) if _is_all(value, kind)), "")
     if isinstance(value, (np.ndarray, np.generic)):
         return "array"
@@ -165,7 +184,8 @@ def _python_type(value: Any, dtype: str) -> str:
 
 
 def _is_all(value: Any, kind: type) -> bool:
-    return all(_is_all(item, kind) for item in value) if type(value) is list else type(value) is kind
+    """Of classes of its own, like numpy's str_, too."""
+    return all(_is_all(item, kind) for item in value) if type(value) is list else isinstance(value, kind)
 
 
 def _describe(name: str, value: Any) -> tuple[str, tuple[int, ...]]:
@@ -176,6 +196,13 @@ def _describe(name: str, value: Any) -> tuple[str, tuple[int, ...]]:
         return _dtype_name(name, value.values), (len(value), *(RAGGED if d is None else d for d in value.shape))
     if isinstance(value, (str, bytes)):
         return "string", ()
+    if value is None:
+        raise CodeError(f"{name or 'the row'} is None; leave it out, or give a value that stands for it", code="Invalid")
+    if both := lists.mixed(value):
+        raise CodeError(
+            f"{name or 'the row'} is a list of {both}, which is no array; give a dict or a tuple of them, or lists that are equally long",
+            code="Invalid",
+        )
     try:
         array = to_numpy(value)
     except ValueError:  # lists that are not equally long
@@ -185,7 +212,8 @@ def _describe(name: str, value: Any) -> tuple[str, tuple[int, ...]]:
     if isinstance(value, (list, tuple)) and array.size == 0:
         return "", tuple(int(d) for d in array.shape)
     if array.dtype.kind == "O" and not all(isinstance(v, (bytes, str)) for v in array.reshape(-1).tolist()):
-        raise CodeError(f"{name or 'the row'} holds {type(value).__name__}; numbers, arrays, tensors, bytes and str can be rows", code="Invalid")
+        held = " and ".join(sorted(set(lists.names(value))))
+        raise CodeError(f"{name or 'the row'} holds {held}; numbers, arrays, tensors, bytes and str can be rows", code="Invalid")
     return _dtype_name(name, np.asarray(array)), tuple(int(d) for d in array.shape)
 
 
@@ -202,6 +230,8 @@ def to_numpy(value: Any) -> Any:
     detach = getattr(value, "detach", None)
     if detach is not None:  # torch
         tensor = detach().cpu()
+        if tensor.is_sparse or "sparse" in str(tensor.layout):
+            raise CodeError(f"a tensor is sparse ({tensor.layout}), and rows have dense ones; give .to_dense() of it", code="Invalid")
         if str(tensor.dtype) == "torch.bfloat16":
             import ml_dtypes
             import torch

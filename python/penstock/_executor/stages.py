@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from penstock._executor import doing, given, seeds
+from penstock._executor import doing, given, lists, seeds
 from penstock._executor.failures import CodeError, from_exception
 from penstock._executor.specs import RowSpec
 
@@ -60,6 +60,7 @@ class Source:
 class PythonSource(Source):
     def __init__(self, attrs: dict[str, Any]) -> None:
         self.factory = pickle.loads(attrs["payload"])
+        self.structure = RowSpec.from_attrs(attrs).structure
         self.divided = attrs.get("lanes", 1) > 1
 
     def rows(self, part: Part, start: int) -> Iterator[Any]:
@@ -67,16 +68,21 @@ class PythonSource(Source):
             made: Iterable[Any] = self.factory(part.part, part.parts) if self.divided else self.factory()
             return islice(iter(made), start, None)
 
-        return given.from_source(seeds.drawing(part.key.derive(), begin))
+        return _rows_of(seeds.drawing(part.key.derive(), begin), self.structure)
 
 
 class TorchSource(Source):
     def __init__(self, attrs: dict[str, Any]) -> None:
         self.dataset = pickle.loads(attrs["payload"])
+        self.structure = RowSpec.from_attrs(attrs).structure
 
     def rows(self, part: Part, start: int) -> Iterator[Any]:
         seed = part.key.derive() & ((1 << 63) - 1)
-        return given.from_source(seeds.drawing(seed, lambda: _torch_rows(self.dataset, part, seed, start)))
+        return _rows_of(seeds.drawing(seed, lambda: _torch_rows(self.dataset, part, seed, start)), self.structure)
+
+
+def _rows_of(made: Iterable[Any], structure: Any) -> Iterator[Any]:
+    return (lists.as_tuples(row, structure) for row in given.from_source(made))
 
 
 def _torch_rows(dataset: Any, part: Part, seed: int, start: int) -> Iterator[Any]:
@@ -127,17 +133,19 @@ class Function:
 
         How many were seen: all, or so many at the front.
         """
-        at = doing.begin(f"{self.op}({self.label}), on row")
+        number_of = getattr(self.call, "number_of", None)  # by which the user knows what the call is about: an index, not a row of a lane
+        at = doing.begin(f"{self.op}({self.label}), on {'row' if number_of is None else 'sample'}")
         for seen, item in enumerate(items):
             if seen and time.monotonic() >= until:
                 return seen
-            at[0] = item.cursor[0]
+            at[0] = item.cursor[0] if number_of is None else number_of(item.row)
             try:
                 if self.seeded:
                     seeds.set_all(key.derive(self.number, *item.cursor))
                 self._one(item, done)
             except BaseException as error:
-                raise from_exception(error, f"{self.op}({self.label})", item.cursor[0]) from error
+                sample = None if number_of is None else number_of(item.row)
+                raise from_exception(error, f"{self.op}({self.label})", item.cursor[0], sample) from error
         return len(items)
 
     def _one(self, item: Item, done: list[Item]) -> None:
@@ -146,7 +154,7 @@ class Function:
 
 class Map(Function):
     def _one(self, item: Item, done: list[Item]) -> None:
-        done.append(Item(item.cursor, given.by(self.call, item.row)))
+        done.append(Item(item.cursor, lists.as_tuples(given.by(self.call, item.row), self.spec.structure)))
 
 
 class Filter(Function):
@@ -160,7 +168,7 @@ class FlatMap(Function):
         # A second flat_map goes on counting: all that comes of a source row passes through in one call.
         for row in given.from_source(self.call(item.row)):
             child = done[-1].cursor[1] + 1 if done and done[-1].cursor[0] == item.cursor[0] else 0
-            done.append(Item((item.cursor[0], child), row))
+            done.append(Item((item.cursor[0], child), lists.as_tuples(row, self.spec.structure)))
 
 
 class MapBatch(Function):

@@ -1,6 +1,8 @@
 // parse_example(features): tf.Example records into columns, many at once.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <mutex>
 #include <optional>
 
@@ -158,7 +160,10 @@ Result<std::optional<FeatureDefault>> ReadDefault(AttrReader& attrs, DType dtype
     default: {
       PENSTOCK_ASSIGN(const std::vector<double> values, attrs.Floats("default"));
       std::vector<float> floats;
-      for (const double value : values) floats.push_back(static_cast<float>(value));
+      for (const double value : values) {
+        if (std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max()) return attrs.Bad("default", "has numbers beyond float32");
+        floats.push_back(static_cast<float>(value));
+      }
       return std::optional<FeatureDefault>(std::move(floats));
     }
   }
