@@ -35,8 +35,8 @@ milliseconds Milliseconds(double seconds) { return milliseconds(static_cast<int6
 
 class PyReader {
  public:
-  PyReader(std::unique_ptr<Reader> reader, bool computes)
-      : reader_(std::move(reader)), epochs_(std::make_shared<Epochs>(reader_)), computes_(computes), recent_(reader_->layout()) {}
+  PyReader(std::unique_ptr<Reader> reader, bool computes, Epochs::From from = Epochs::From::kJoined)
+      : reader_(std::move(reader)), epochs_(std::make_shared<Epochs>(reader_, from)), computes_(computes), recent_(reader_->layout()) {}
   PyReader(PyReader&&) = default;
   ~PyReader() {
     if (reader_ == nullptr) return;
@@ -222,8 +222,10 @@ PyReader Inline(const Plan& plan, nb::dict options) {
   return {Unwrap(Interruptible([plan, options = ToReadOptions(options), code = std::move(code)] { return ReadInline(plan, options, code); })), true};
 }
 
+// Its n-th iteration is the job's n-th epoch.
 PyReader JoinAny(const std::shared_ptr<Client>& client, const std::string& dataset, nb::dict options) {
-  return {Unwrap(Interruptible([client, dataset, options = ToReadOptions(options)] { return JoinAlike(*client, dataset, options); })), false};
+  auto reader = Unwrap(Interruptible([client, dataset, options = ToReadOptions(options)] { return JoinAlike(*client, dataset, options); }));
+  return {std::move(reader), false, Epochs::From::kFirst};
 }
 
 StateOptions::Scope ScopeOf(bool rank) { return rank ? StateOptions::Scope::kRank : StateOptions::Scope::kJob; }

@@ -187,8 +187,8 @@ def test_torch_s_own_defaults_may_be_given(cluster: TestCluster) -> None:
 
 
 def test_what_is_no_dataset_is_refused() -> None:
-    with pytest.raises(penstock.Invalid, match="this is a list"):
-        DataLoader([1, 2, 3])
+    with pytest.raises(penstock.Invalid, match="this is a int"):
+        DataLoader(3)
 
 
 # ---- ahead of the loop

@@ -33,6 +33,24 @@ def dataset_of(dataset: Any, what: str) -> Dataset:
     raise Invalid(f"{what} takes a penstock.Dataset, a torch dataset or a tf.data.Dataset; this is a {type(dataset).__name__}")
 
 
+def like_torch(dataset: Any, what: str, spec: Any = None) -> Dataset:
+    """The same for torch's loaders, which take whatever can be read by index, or iterated again and again.
+
+    spec: of the rows of a torch dataset.
+    """
+    from penstock.dataset import Dataset
+
+    if isinstance(dataset, Dataset) or hasattr(dataset, "_variant_tensor"):
+        if spec is not None:
+            raise Invalid(f"{what}: spec= says what the rows of a torch dataset look like; a {type(dataset).__name__} says it itself")
+        return dataset_of(dataset, what)
+    if isinstance(dataset, (str, bytes)) or not (_is_indexed(dataset) or hasattr(dataset, "__iter__")):
+        return dataset_of(dataset, what)
+    if not _is_indexed(dataset) and hasattr(dataset, "__next__"):
+        raise Invalid(f"{what}: a {type(dataset).__name__} is an iterator, which is over after one epoch; give what it iterates")
+    return Dataset.from_torch(dataset, spec=spec)
+
+
 def python_plan(factory: Callable[..., Iterable[Any]], lanes: int, spec: Any) -> _core.Plan:
     from penstock import _code
 
@@ -46,14 +64,27 @@ def torch_plan(dataset: Any, lanes: int, spec: Any) -> _core.Plan:
 
     label = type(dataset).__qualname__
     if not _is_iterable_style(dataset):
-        rows = _code.spec_of_rows(label, lambda: (dataset[i] for i in range(min(len(dataset), _code.SAMPLE))), spec)
+        first = (dataset[i] for i in range(min(len(dataset), _code.SAMPLE)))
+        rows = _spec_of_torch(label, lambda: first if len(dataset) > 0 else (0,), spec)  # of none, nobody asks what they are
         numbers = _core.Plan.over([], "range", {"start": 0, "stop": len(dataset), "step": 1})
         return _core.Plan.over(
             [numbers], "map", _code.code_attrs(_GetItem(dataset), f"{label}.__getitem__", rows, _code.PURE, ["seeded", TORCH_NOTE])
         )
-    rows = _code.spec_of_rows(label, lambda: dataset, spec)
+    rows = _spec_of_torch(label, lambda: dataset, spec)
     purity, _ = _code.purity_of(type(dataset).__iter__, keeps_rows=False)
     return _core.Plan.over([], "torch", {**_code.code_attrs(dataset, label, rows, purity), "lanes": int(lanes)})
+
+
+def _spec_of_torch(label: str, rows: Callable[[], Iterable[Any]], spec: Any) -> RowSpec:
+    from penstock import _code
+
+    try:
+        return _code.spec_of_rows(label, rows, spec)
+    except Invalid as error:
+        remedy = "; give spec="
+        if not str(error).endswith(remedy):
+            raise
+        raise Invalid(f"{str(error).removesuffix(remedy)}; give spec= to penstock.torch's loader, or to Dataset.from_torch") from error
 
 
 def _is_iterable_style(dataset: Any) -> bool:

@@ -57,7 +57,8 @@ class Loader:
     """Batches of `dataset`, of which a consumer at `place` reads its part."""
 
     def __init__(self, dataset: Dataset, place: Place, processing_mode: str | None, even: str, **options: Any) -> None:
-        self.dataset = dataset
+        self._batches = dataset
+        self.dataset: Any = dataset
         mode = processing_mode or place.default_mode(dataset)
         place = place.declared(mode)
         self._place = place
@@ -68,7 +69,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Batches of one epoch for this process, where they can be counted without reading."""
-        batches, consumers = self.dataset.cardinality(), self._place.consumers or 1
+        batches, consumers = self._batches.cardinality(), self._place.consumers or 1
         if batches < 0:
             raise TypeError("the number of batches is not known without reading")
         if consumers == 1:
@@ -88,7 +89,7 @@ class Loader:
         """What "auto" means among several."""
         if self._even != "auto":
             return self._even
-        return "drop" if self._mode in _STRICT or self.dataset._facts["batch"] > 0 else "uneven"
+        return "drop" if self._mode in _STRICT or self._batches._facts["batch"] > 0 else "uneven"
 
     @property
     def reader(self) -> Reader:
@@ -110,7 +111,10 @@ class Loader:
 
 def batches_of(dataset: Any, batch_size: int | None, shuffle: bool, drop_last: bool) -> Dataset:
     """A dataset of any framework as the loader's arguments want it; batch_size=None leaves its elements as they are."""
-    prepared = _foreign.dataset_of(dataset, "DataLoader")
+    return arranged(_foreign.dataset_of(dataset, "DataLoader"), batch_size, shuffle, drop_last)
+
+
+def arranged(prepared: Dataset, batch_size: int | None, shuffle: bool, drop_last: bool) -> Dataset:
     if shuffle:
         prepared = prepared.shuffle(_SHUFFLE_ROWS)
     return prepared if batch_size is None else prepared.batch(batch_size, drop_remainder=drop_last)

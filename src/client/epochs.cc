@@ -34,6 +34,11 @@ void Turns::unlock() {
   if (serving_ != next_) changed_.notify_all();
 }
 
+Epochs::Epochs(std::shared_ptr<Reader> reader, From from) : reader_(std::move(reader)) {
+  reader_->HandsOutRows();
+  if (from == From::kFirst && reader_->epoch() > Epoch{}) missed_ = Epoch{};
+}
+
 void Epochs::SetNext(Epoch epoch) {
   const std::lock_guard turn(turns_);
   next_epoch_ = epoch;
@@ -42,7 +47,7 @@ void Epochs::SetNext(Epoch epoch) {
 Result<std::optional<uint64_t>> Epochs::Begin() {
   const std::lock_guard turn(turns_);
   PENSTOCK_ASSIGN(const Epoch next, NextEpoch());
-  const bool more = next == reader_->epoch() || reader_->epochs() == 0 || Raw(next) < reader_->epochs();
+  const bool more = next <= reader_->epoch() || reader_->epochs() == 0 || Raw(next) < reader_->epochs();
   if (!more) return std::optional<uint64_t>();
   GiveBackLeft();
   ++newest_;
@@ -50,17 +55,17 @@ Result<std::optional<uint64_t>> Epochs::Begin() {
     PENSTOCK_ASSIGN(const bool started, reader_->StartEpoch(next));
     if (!started) return std::optional<uint64_t>();
   }
+  missed_ = next < reader_->epoch() ? std::optional(next) : std::nullopt;
   begun_ = true;
   return std::optional<uint64_t>(newest_);
 }
 
 Result<Epoch> Epochs::NextEpoch() {
-  const Epoch now = reader_->epoch();
-  const Epoch first{Raw(now) + (begun_ ? 1 : 0)};
+  const Epoch first{Raw(now()) + (begun_ ? 1 : 0)};
   const Epoch wanted = std::exchange(next_epoch_, std::nullopt).value_or(first);
   if (wanted >= first) return wanted;
   return Status(Code::kInvalid, "set_epoch(" + std::to_string(Raw(wanted)) + "): job '" + reader_->job_name() + "' has read epoch " +
-                                    std::to_string(Raw(now)) +
+                                    std::to_string(Raw(now())) +
                                     ", and a job does not go back; load a state of that epoch, or read it under another job name");
 }
 
@@ -74,6 +79,7 @@ Status Epochs::RestoreInTurn(const std::string& state) {
   ++newest_;
   left_ = 0;
   begun_ = false;
+  missed_.reset();
   return {};
 }
 
@@ -89,6 +95,7 @@ Result<std::optional<Batch>> Epochs::Next(uint64_t iteration, std::chrono::milli
   const std::unique_lock turn(turns_, wait);
   if (!turn.owns_lock()) return NotInTurn();
   PENSTOCK_TRY(CheckNewest(iteration));
+  if (missed_) return std::optional<Batch>();
   Result<std::optional<Batch>> batch = reader_->Next(wait);
   if (batch.ok() && batch->has_value() && reader_->layout().batch == 0) left_ = (*batch)->rows() - 1;
   return batch;
@@ -113,7 +120,7 @@ Result<Epochs::Saved> Epochs::StateOf(uint64_t iteration, StateOptions options) 
   const std::lock_guard turn(turns_);
   PENSTOCK_TRY(CheckNewest(iteration));
   PENSTOCK_ASSIGN(std::string state, reader_->State(options));
-  return Saved{reader_->epoch(), std::move(state)};
+  return Saved{now(), std::move(state)};
 }
 
 void Epochs::Close() {

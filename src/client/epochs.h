@@ -33,7 +33,10 @@ class Turns {
 // Any thread.
 class Epochs {
  public:
-  explicit Epochs(std::shared_ptr<Reader> reader) : reader_(std::move(reader)) { reader_->HandsOutRows(); }
+  // Where iterations are counted from: the epoch that the reader came to, or the job's first: then those that were over when it came are empty.
+  enum class From : uint8_t { kJoined, kFirst };
+
+  explicit Epochs(std::shared_ptr<Reader> reader, From from = From::kJoined);
   ~Epochs() { Close(); }
   Epochs(const Epochs&) = delete;
   Epochs& operator=(const Epochs&) = delete;
@@ -66,6 +69,7 @@ class Epochs {
 
  private:
   Status CheckNewest(uint64_t iteration) const;
+  Epoch now() const { return missed_.value_or(reader_->epoch()); }
   Result<Epoch> NextEpoch();
   Status RestoreInTurn(const std::string& state);
   void GiveBackLeft();
@@ -76,6 +80,7 @@ class Epochs {
   bool begun_ = false;
   std::atomic<uint64_t> left_ = 0;  // rows of the last run that were not taken; Close may have no turn
   std::optional<Epoch> next_epoch_;
+  std::optional<Epoch> missed_;  // of the newest iteration (the first, where none was begun): it was over when the reader came
 };
 
 }  // namespace penstock

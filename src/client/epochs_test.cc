@@ -55,6 +55,32 @@ TEST(Epochs, EpochsArePassedOverAndNeverGoneBackTo) {
   EXPECT_EQ(epochs.reader()->epoch(), Epoch{3});
 }
 
+// A reader that came when the job was in its epoch 2.
+std::shared_ptr<Reader> LateReader() {
+  auto reader = ReadNumbers(4, 2);
+  EXPECT_TRUE(reader->StartEpoch(Epoch{2}).value());
+  return reader;
+}
+
+TEST(Epochs, WhereTheyAreCountedFromTheFirstThoseThatWereOverAreEmpty) {
+  Epochs epochs(LateReader(), Epochs::From::kFirst);
+  for (uint32_t epoch = 0; epoch < 2; ++epoch) EXPECT_THAT(RestOf(epochs, epochs.Begin().value().value()), testing::IsEmpty());
+  for (uint32_t epoch = 2; epoch < 4; ++epoch) {
+    EXPECT_THAT(RestOf(epochs, epochs.Begin().value().value()), ElementsAre(0, 1, 2, 3));
+    EXPECT_EQ(epochs.reader()->epoch(), Epoch{epoch});
+  }
+}
+
+TEST(Epochs, OneThatWasOverIsSavedAsItsOwnAndHasNothingLeft) {
+  Epochs epochs(LateReader(), Epochs::From::kFirst);
+  const uint64_t iteration = epochs.Begin().value().value();
+  const Epochs::Saved saved = epochs.StateOf(iteration, {}).value();
+  EXPECT_EQ(saved.epoch, Epoch{0});
+  EXPECT_FALSE(epochs.Resume(saved.state, saved.epoch).value());
+  EXPECT_THAT(RestOf(epochs, epochs.Begin().value().value()), ElementsAre(0, 1, 2, 3)) << "a state that was loaded says where to go on";
+  EXPECT_EQ(epochs.reader()->epoch(), Epoch{2});
+}
+
 TEST(Epochs, AJobWithoutMoreEpochsLeavesTheIterationBeforeAsItWas) {
   Epochs epochs(ReadInline(Dataset::Range(0, 4).Batch(2).plan(), {.epochs = 1}).value());
   const uint64_t only = epochs.Begin().value().value();

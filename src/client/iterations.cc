@@ -84,7 +84,7 @@ std::shared_ptr<Epochs> Iterations::TakeIdle() {
 
 Result<std::shared_ptr<Epochs>> Iterations::JoinNew() const {
   PENSTOCK_ASSIGN(std::shared_ptr<Reader> reader, join_());
-  return std::make_shared<Epochs>(std::move(reader));
+  return std::make_shared<Epochs>(std::move(reader), Epochs::From::kFirst);
 }
 
 void Iterations::Return(std::shared_ptr<Epochs> epochs) {

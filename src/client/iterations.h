@@ -23,7 +23,7 @@ class Iterations {
  public:
   using Join = std::function<Result<std::shared_ptr<Reader>>()>;
   enum class Kind : uint8_t {
-    kShared,  // they are the epochs of one reader
+    kShared,  // they are the epochs of one reader: where it joins, the n-th is the job's n-th, empty if it was over before
     kAlone,   // each is a job of its own, and may go on beside others; a reader is used again when its iteration is over
   };
 

@@ -292,7 +292,7 @@ std::string RecordReader::where() const { return "read " + source_->name() + " a
 
 Status RecordReader::Error(const std::string& what, Code code) const {
   return Status(code, source_->name() + " at " + (compressed_ ? "inflated " : "") + "offset " + std::to_string(offset_) + ", record " +
-                                 std::to_string(record_) + ": " + what)
+                          std::to_string(record_) + ": " + what)
       .With("file", source_->name())
       .With("offset", std::to_string(offset_))
       .With("record", std::to_string(record_));

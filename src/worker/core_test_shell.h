@@ -146,7 +146,7 @@ class TestShell {
 
   uint64_t lane_rows = 10;
   uint64_t state_bytes = 0;
-  uint64_t held_state = 0;  // what operators turn out to hold, declared or not
+  uint64_t held_state = 0;               // what operators turn out to hold, declared or not
   std::map<LaneId, uint64_t> held_by{};  // by those of single lanes
   uint64_t group_rows = 1;
   size_t blocks_a_step = 1;    // more where room for them all is sure

@@ -19,6 +19,7 @@ from penstock.tf.policies import CrossTrainerCache, ShardingPolicy, policy_of
 
 _COMPRESSIONS = {"AUTO": "auto", None: "none", "SNAPPY": "lz4"}  # tf.data service's, and what they are here
 _TARGETS = ("AUTO", "ANY")
+_WHOLE = (ShardingPolicy.OFF, ShardingPolicy.DYNAMIC, ShardingPolicy.DATA)
 
 
 def distribute(
@@ -107,14 +108,22 @@ def from_dataset_id(
 
 def _read(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolicy, place: _Place, expected: Any = None) -> Any:
     dataset = make(_job(address, dataset_id, plan, policy, place), plans.element_spec(plan, expected), structure_of(plan.facts()))
-    if place.coordinated or (policy == ShardingPolicy.OFF and plans.endless(plan)):
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    if (cardinality := _cardinality(plan, policy, place)) != tf.data.UNKNOWN_CARDINALITY:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
     if place.job_name is None:
         return quick(dataset)
     # Consumers share the job's elements: what a distribution strategy would divide is divided already.
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return quick(dataset.with_options(options))
+
+
+def _cardinality(plan: _core.Plan, policy: ShardingPolicy, place: _Place) -> int:
+    """As the original says it: nothing and for ever stay what they are, where no division of files may change that."""
+    known = plans.cardinality(plan)
+    if place.coordinated or (known == tf.data.INFINITE_CARDINALITY and policy in _WHOLE):
+        return int(tf.data.INFINITE_CARDINALITY)
+    return 0 if known == 0 else int(tf.data.UNKNOWN_CARDINALITY)
 
 
 def _job(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolicy, place: _Place) -> Job:

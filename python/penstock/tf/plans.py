@@ -55,8 +55,9 @@ def impure(plan: _core.Plan) -> bool:
     return bool(_attrs(plan)["purity"] == "impure")
 
 
-def endless(plan: _core.Plan) -> bool:
-    return bool(_attrs(plan).get("cardinality") == tf.data.INFINITE_CARDINALITY)
+def cardinality(plan: _core.Plan) -> int:
+    """What tf.data says of the graph."""
+    return int(_attrs(plan).get("cardinality", tf.data.UNKNOWN_CARDINALITY))
 
 
 def _attrs(plan: _core.Plan) -> dict[str, Any]:

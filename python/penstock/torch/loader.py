@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock import _foreign
 from penstock._check import checked, flag, function, optional, whole
-from penstock._loader import Loader, batches_of
+from penstock._loader import Loader, arranged
 from penstock.errors import Invalid
 from penstock.torch import places, states
 from penstock.torch.ahead import Ahead
@@ -15,6 +17,9 @@ from penstock.torch.tensors import batch_of, converted, row_of, rows_of
 
 if TYPE_CHECKING:
     from penstock.service import Service
+    from penstock.spec import ElementSpec
+
+F = TypeVar("F", bound=Callable[..., None])
 
 _PREFETCH = 2  # batches
 _OF_TORCH = {  # arguments of torch's DataLoader that have no meaning here, and what to write instead
@@ -27,13 +32,33 @@ _OF_TORCH = {  # arguments of torch's DataLoader that have no meaning here, and 
     "in_order": "give processing_mode='strict' for one order, 'shared' for whichever batch is ready",
 }
 _DEFAULTS_OF_TORCH = {"pin_memory_device": "", "in_order": True}  # those of them that are not None
+# As torch's DataLoader takes them without their names, from the fourth on.
+_POSITIONS = ("sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn")
+
+
+def _torch_positions(init: F) -> F:
+    """Arguments without names mean what they mean to torch."""
+
+    @functools.wraps(init)
+    def call(self: Any, dataset: Any, batch_size: int | None = None, shuffle: bool | None = False, *args: Any, **named: Any) -> None:
+        if len(args) > len(_POSITIONS):
+            raise Invalid(f"DataLoader: {3 + len(args)} arguments without names; torch's take {3 + len(_POSITIONS)} so, and others are given by name")
+        for name, value in zip(_POSITIONS, args):
+            if name in named:
+                raise TypeError(f"DataLoader() got multiple values for argument {name!r}")
+            named[name] = value
+        init(self, dataset, batch_size, False if shuffle is None else shuffle, **named)
+
+    return call  # type: ignore[return-value]
 
 
 class DataLoader(Loader):
     """Iterates batches of torch tensors that workers have prepared. Each `iter()` is one epoch.
 
-    dataset: a `penstock.Dataset`, a torch dataset, or a `tf.data.Dataset`; the last two are code, which workers run with `--allow-code`.
-    batch_size: rows a batch; None where the dataset is batched already (or rows are wanted).
+    dataset: a `penstock.Dataset`, a torch dataset (also a list, and whatever else has `__len__` and `__getitem__`, or `__iter__`), or a
+        `tf.data.Dataset`; the last two are code, which workers run with `--allow-code`. `loader.dataset` is what was given.
+    batch_size: rows a batch; None, the default where torch has 1: the dataset is batched already, or rows are wanted.
+    spec: what the rows of a torch dataset look like, as `Dataset.from_torch` takes it; None: as the first ones show.
     shuffle: datasets that are read by index are permuted as a whole, others in buffers.
     service, job_name, seed, epochs, timeout, even, compression: as for `Dataset.distribute`; epochs=None reads one at each iteration.
     processing_mode: "strict" (one order of batches, whatever the number of workers; with shuffle=False the dataset's own), or "shared".
@@ -47,6 +72,9 @@ class DataLoader(Loader):
     What else torch's has (a sampler, worker_init_fn) is refused, with what to give instead.
     """
 
+    sampler = batch_sampler = None  # as torch's loaders have them; here there are none
+
+    @_torch_positions
     @checked(
         batch_size=optional(whole(1)),
         shuffle=flag,
@@ -76,18 +104,21 @@ class DataLoader(Loader):
         timeout: float | None = None,
         even: str = "auto",
         compression: str | None = "auto",
+        spec: ElementSpec | None = None,
         num_workers: int = 0,
         persistent_workers: bool = False,
         **of_torch: Any,
     ) -> None:
-        del num_workers, persistent_workers
         _refuse(of_torch)
-        self.batch_size = batch_size
-        self._collate = collate_fn
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.num_workers, self.persistent_workers = num_workers, persistent_workers
+        self.collate_fn = collate_fn
+        self.pin_memory, self.prefetch_factor = pin_memory, prefetch_factor
+        self.timeout = timeout or 0
         self._mover = Mover(device, pin_memory)
         self._depth = prefetch_factor or _PREFETCH
         self._ahead: Ahead | None = None
-        batches = batches_of(dataset, batch_size, shuffle, drop_last)
+        batches = arranged(_foreign.like_torch(dataset, "DataLoader", spec), batch_size, shuffle, drop_last)
         self._batched: bool = batches._facts["batch"] > 0
         self._types = batches._value_types()
         self._arrays = batches._array_columns(unbatched=True)
@@ -102,6 +133,7 @@ class DataLoader(Loader):
             compression=compression,
             timeout=None if timeout == 0 else timeout,
         )
+        self.dataset = dataset
 
     def __iter__(self) -> Iterator[Any]:
         self._stop_ahead()
@@ -136,8 +168,8 @@ class DataLoader(Loader):
     def _finish(self, element: Any) -> Any:
         if not self._batched:
             row = row_of(element, self._types)
-            return converted(row) if self._collate is None else self._collate(row)
-        return batch_of(element, self._types) if self._collate is None else self._collate(rows_of(element, self._types, self._arrays))
+            return converted(row) if self.collate_fn is None else self.collate_fn(row)
+        return batch_of(element, self._types) if self.collate_fn is None else self.collate_fn(rows_of(element, self._types, self._arrays))
 
 
 def _refuse(of_torch: dict[str, Any]) -> None:
