@@ -154,7 +154,7 @@ def test_each_sharding_policy_delivers_each_element_once(tf: Any, service: Any, 
     assert sorted(numbers(hinted.apply(service.distribute(service.ShardingPolicy.HINT, one_worker)))) == list(range(20))
     whole = tf.data.Dataset.range(12)
     for policy in (service.ShardingPolicy.DATA, service.ShardingPolicy.FILE_OR_DATA):
-        assert sorted(numbers(whole.apply(service.distribute(policy, one_worker, job_name="whole")))) == list(range(12))
+        assert sorted(numbers(whole.apply(service.distribute(policy, one_worker, job_name=f"whole by {policy.name}")))) == list(range(12))
     with pytest.raises(ValueError, match="names no files"):
         whole.apply(service.distribute(service.ShardingPolicy.FILE, one_worker))
     with pytest.raises(ValueError, match="SHARD_HINT"):

@@ -119,11 +119,12 @@ def _read(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolic
 
 
 def _cardinality(plan: _core.Plan, policy: ShardingPolicy, place: _Place) -> int:
-    """As the original says it: nothing and for ever stay what they are, where no division of files may change that."""
+    """As the original says it: nothing and for ever stay what they are, where no division may change that."""
     known = plans.cardinality(plan)
     if place.coordinated or (known == tf.data.INFINITE_CARDINALITY and policy in _WHOLE):
         return int(tf.data.INFINITE_CARDINALITY)
-    return 0 if known == 0 else int(tf.data.UNKNOWN_CARDINALITY)
+    nothing = known == 0 and policy != ShardingPolicy.HINT  # what stands for a hint may be more than there are
+    return 0 if nothing else int(tf.data.UNKNOWN_CARDINALITY)
 
 
 def _job(address: str, dataset_id: str, plan: _core.Plan, policy: ShardingPolicy, place: _Place) -> Job:
