@@ -27,9 +27,9 @@ LIMITS = {
         "16 MiB, numpy": "By samples of a whole run, the workers' one copy of each row, past the caches, is ten times as much as anything "
         "else that they or the loop do (the rest is of the start): memory is what is left. "
         "One core that copies an element to one place within its cache does a third more.",
-        "64 KiB, C++, over a socket, made": "By samples: the worker's I/O thread 40 %, the client's 31 %, the threads that make blocks 21 %, the loop "
-        "8 %. The kernel's copies into the socket and out of it take four times what they take the bare socket: its one buffer of 64 KiB stays in the "
-        "cache of the core that fills and sends it, blocks lie in several of 1 MiB, and are made on another thread than the one that sends.",
+        "64 KiB, C++, over a socket, made": "By samples: the worker's I/O thread 40 %, the client's 31 %, the threads that make blocks 21 %, the "
+        "loop 8 %. The kernel's copies into the socket and out of it take four times what they take the bare socket: its one buffer of 64 KiB stays "
+        "in the cache of the core that fills and sends it, blocks lie in several of 1 MiB, and are made on another thread than the one that sends.",
         "C++, over a socket": "By samples at 1 MiB: the worker's I/O thread 44 %, the client's 39 %, nearly all of it in the kernel as with the bare "
         "socket; the threads that cut blocks 10 %, of which the digests (crc32c) are half; the loop 7 %. All of them share the cores that the bare "
         "socket has for two threads.",
