@@ -252,17 +252,16 @@ Result<std::optional<uint64_t>> RecordReader::Header() {
   return length;
 }
 
-// By its header, before there is memory for it: it lies here, and then once more as values.
-Status RecordReader::CheckMemory(uint64_t length) const {
+Status RecordReader::TooLarge(uint64_t length) const {
   constexpr uint64_t kEnough = 4;  // times its length: read, as values, and as a block whose size is rounded up
-  if (options_.memory == 0 || length <= options_.memory / 2) return {};
   return Error("the record has " + std::to_string(length) + " bytes, more than the memory budget allows; give --memory of at least " +
                    std::to_string(kEnough * length),
                Code::kTooLarge);
 }
 
 Result<std::string_view> RecordReader::Data(uint64_t length) {
-  PENSTOCK_TRY(CheckMemory(length));
+  // By its header, before there is memory for it: it lies here, and then once more as values.
+  if (options_.memory > 0 && length > options_.memory / 2) return TooLarge(length);
   PENSTOCK_ASSIGN(const bool whole, Hold(kRecordHeader + length + kRecordFooter));
   if (!whole) return Error("the file ends inside a record of " + std::to_string(length) + " bytes");
   const std::string_view data = held().substr(kRecordHeader, length);

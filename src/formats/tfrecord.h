@@ -68,7 +68,7 @@ class RecordReader {
   Result<bool> AtEnd();
   void Take(uint64_t bytes);
   Status CheckEdge() const;
-  Status CheckMemory(uint64_t length) const;
+  Status TooLarge(uint64_t length) const;
   Status Error(const std::string& what, Code code = Code::kData) const;
 
   std::shared_ptr<const ByteSource> source_;
