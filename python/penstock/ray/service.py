@@ -21,7 +21,6 @@ from penstock.service import Service
 
 _workers = whole(0, 100_000)
 FORGOTTEN_WITHIN = 10.0  # seconds for Ray to free the name of an actor that was ended
-UNNAMED_FOR = 0.3
 
 
 class RayService(Service):
@@ -164,14 +163,13 @@ def _wait_for(workers: list[Any], timeout: float) -> None:
 
 
 def _wait_until_unnamed() -> None:
-    """Ray ends an actor some time after it is told to, and one that it was starting again just then comes back: another service could not be
-    started before nobody has had the name for a while."""
+    """Ray ends an actor some time after it is told to, and until then another service could not be started."""
     deadline = time.monotonic() + FORGOTTEN_WITHIN
-    named_at = time.monotonic()
-    while time.monotonic() < min(deadline, named_at + UNNAMED_FOR):
-        with contextlib.suppress(ValueError):  # nobody has it
-            ray.kill(ray.get_actor(_identity.RAY_ACTOR, namespace=_identity.RAY_NAMESPACE))
-            named_at = time.monotonic()
+    while time.monotonic() < deadline:
+        try:
+            ray.get_actor(_identity.RAY_ACTOR, namespace=_identity.RAY_NAMESPACE)
+        except ValueError:
+            return
         time.sleep(0.02)
 
 
