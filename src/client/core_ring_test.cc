@@ -264,19 +264,24 @@ TEST(ClientCoreStrict, AnyNumberOfConsumersGoesOnFromTheStateOfOneOfThem) {
   }
 }
 
+// Joins a job of one consumer and so many places, which starts.
+void BeginStrict(CoreShell& shell, uint32_t places) {
+  shell.adjust_join = [places](msg::Joined& joined) {
+    joined.mode = Mode::kStrict;
+    joined.consumers = 1;
+    joined.places = places;
+  };
+  shell.Join({WorkerAt(1)});
+  shell.Answer(shell.Reply({}));
+}
+
 TEST(ClientCoreStrict, ALaneThatTheLoopWaitsForIsOpenedAsSuchAlsoWhenPartOfTheBatchIsHere) {
   Layout layout;
   layout.lanes = 2;
   layout.batch = 4;
   layout.mix = 2;
   CoreShell shell(layout);
-  shell.adjust_join = [](msg::Joined& joined) {
-    joined.mode = Mode::kStrict;
-    joined.consumers = 1;
-    joined.places = 2;
-  };
-  shell.Join({WorkerAt(1)});
-  shell.Answer(shell.Reply({}));
+  BeginStrict(shell, 2);
   EXPECT_FALSE(shell.OpenOf(1).open.urgent);
   EXPECT_EQ(shell.NextRows(), 0u);  // the loop waits
   for (const uint32_t lane : {0u, 1u}) {
@@ -295,13 +300,7 @@ TEST(ClientCoreStrict, AWorkerHearsOnceAGroupThatTheLoopWaitsForItsLane) {
   layout.batch = 4;
   layout.mix = 2;
   CoreShell shell(layout);
-  shell.adjust_join = [](msg::Joined& joined) {
-    joined.mode = Mode::kStrict;
-    joined.consumers = 1;
-    joined.places = 1;
-  };
-  shell.Join({WorkerAt(1)});
-  shell.Answer(shell.Reply({}));
+  BeginStrict(shell, 1);
   EXPECT_EQ(shell.waits, 0);
   EXPECT_EQ(shell.NextRows(), 0u);  // the loop waits
   EXPECT_EQ(shell.waits, 1);
@@ -316,13 +315,7 @@ TEST(ClientCoreStrict, WhatFollowsFromWordsThatComeTogetherIsDoneOnce) {
   layout.lanes = 2;
   layout.batch = 2;
   CoreShell shell(layout);
-  shell.adjust_join = [](msg::Joined& joined) {
-    joined.mode = Mode::kStrict;
-    joined.consumers = 1;
-    joined.places = 2;
-  };
-  shell.Join({WorkerAt(1)});
-  shell.Answer(shell.Reply({}));
+  BeginStrict(shell, 2);
   shell.SettleByHand();
   for (const uint32_t lane : {0u, 1u}) {
     shell.Do(event::LaneSays{shell.OpenOf(lane).stream, msg::Groups{.groups = {{{0, 0}, {2, 0}, 2, 200}}}});
